@@ -8,12 +8,16 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import matplotlib
 import matplotlib.style
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
@@ -25,92 +29,58 @@ from PIL.PngImagePlugin import PngInfo
 IMAGES = Path(__file__).resolve().parent
 sys.path.insert(0, str(IMAGES.parent / "tests"))
 
-from collectives import COLLECTIVES, Buffers, sources  # noqa: E402 (its folder has just been put on the path)
+from collectives import COLLECTIVES, Buffers, sources  # noqa: E402 (found through the line above)
+
+Colour = str | tuple[float, float, float]
+Point = tuple[float, float]
 
 SCALE = 2  # file pixels per CSS pixel
 SMALL, NORMAL, LARGE = 11, 13, 15  # font sizes
 MARGIN = 16
-RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito; the lecture uses the same colour for the same rank
-INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5F5F5F", "#A8A8A8", "#E8E8E4", "#FCFCFA"
-COLOURS_PER_FILE = 128
-FONTS = {
-    bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))  # not the system's copy
+RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # from Okabe and Ito's palette, which colour-blind readers tell apart
+INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FCFCFA"
+COLOURS_PER_FILE = 32
+FONTS = {  # matplotlib's own copy, not the system's
+    bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))
     for bold, file in ((False, "DejaVuSans.ttf"), (True, "DejaVuSans-Bold.ttf"))
 }
 
 
-# ------------------------------------------------------------------------------------------------- bandwidths
+# ---------------------------------------------------------------------------------------------------- canvas
 
 
-@dataclass(frozen=True)
-class Bandwidth:
-    """A published figure: GB/s (10⁹ bytes per second), in which direction, and where it is published."""
-
-    name: str
-    gigabytes_per_second: float
-    counts: str
-    where: str
-    source: str
+def ink_on(fill: Colour) -> str:
+    """White on the dark blue of rank 0, near-black on every other fill."""
+    return "#FFFFFF" if fill == RANKS[0] else INK
 
 
-TUNING_GUIDE = "https://docs.nvidia.com/cuda/{}-tuning-guide/"
-DGX_GUIDE = "https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html"
-WIKIPEDIA = "https://en.wikipedia.org/wiki/"
-
-HBM = Bandwidth("HBM3e (B200)", 8000, "reads and writes", "inside a GPU", TUNING_GUIDE.format("blackwell"))
-NVLINK_5 = Bandwidth("NVLink 5 (B200)", 900, "each way", "between GPUs", TUNING_GUIDE.format("blackwell"))
-NVLINK_4 = Bandwidth("NVLink 4 (H100)", 450, "each way", "between GPUs", TUNING_GUIDE.format("hopper"))
-PCIE_7 = Bandwidth("PCIe 7.0 ×16", 242, "each way", "between devices", WIKIPEDIA + "PCI_Express")
-PCIE_5 = Bandwidth("PCIe 5.0 ×16", 63, "each way", "between devices", WIKIPEDIA + "PCI_Express")
-INFINIBAND = Bandwidth("InfiniBand NDR port", 50, "each way", "between nodes", DGX_GUIDE)
-ETHERNET = Bandwidth("Gigabit Ethernet", 0.125, "each way", "between nodes", WIKIPEDIA + "Gigabit_Ethernet")
-NVSWITCH = Bandwidth("NVSwitch", 14400, "both directions, all 8 GPUs", "between GPUs", DGX_GUIDE)
-LADDER = (HBM, NVLINK_5, NVLINK_4, PCIE_7, PCIE_5, INFINIBAND, ETHERNET)
-
-# 32 banks of 32 bits per clock: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#shared-memory-and-memory-banks
-SHARED_MEMORY_BYTES_PER_CLOCK = 32 * 32 // 8
-
-
-def rate(gigabytes_per_second: float) -> str:
-    """`8 TB/s`, `900 GB/s`."""
-    if gigabytes_per_second >= 1000:
-        return f"{gigabytes_per_second / 1000:g} TB/s"
-    return f"{gigabytes_per_second:g} GB/s"
-
-
-# ------------------------------------------------------------------------------------------------- canvas
-
-
-def ink_on(colour: str) -> str:
-    """White on the dark blue, near-black on every other fill of the palette."""
-    return "#FFFFFF" if colour == RANKS[0] else INK
-
-
-def tint(colour: str, strength: float = 0.16) -> tuple[float, ...]:
-    """The colour thinned towards the paper."""
-    paper, full = (np.array(matplotlib.colors.to_rgb(each)) for each in (PAPER, colour))
-    return tuple(paper + strength * (full - paper))
+def pale(colour: str) -> Colour:
+    """The colour thinned with paper."""
+    return tuple(0.82 * paper + 0.18 * full for paper, full in zip(to_rgb(PAPER), to_rgb(colour), strict=True))
 
 
 @dataclass
 class Canvas:
-    """One figure under construction, with a record of what its collective's cells say."""
+    """One figure under construction, painted in the order of the calls.
+
+    `labels` holds each text with the box that it was written into, and `cells` what the cells of a collective say.
+    """
 
     width: int
     height: int
+    labels: list[tuple[Text, Artist | None]] = field(default_factory=list)
     cells: dict[str, list[list[str] | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.figure = Figure(figsize=(self.width / 100, self.height / 100), dpi=100 * SCALE, facecolor=PAPER)
         FigureCanvasAgg(self.figure)
-        self.axes = self.figure.add_axes((0, 0, 1, 1))
-        self.axes.set(xlim=(0, self.width), ylim=(self.height, 0))
+        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, self.width), ylim=(self.height, 0))
         self.axes.axis("off")
 
-    @property
-    def texts(self) -> list[Text]:
-        """Every text in the figure."""
-        return list(self.axes.texts)
+    def paint(self, patch: Artist) -> Artist:
+        """Puts the patch on top of everything painted before."""
+        patch.set_zorder(len(self.axes.get_children()))
+        return self.axes.add_artist(patch)
 
     def text(
         self,
@@ -118,17 +88,22 @@ class Canvas:
         y: float,
         words: str,
         size: int = SMALL,
-        colour: str = INK,
+        colour: Colour = INK,
         align: str = "center",
         bold: bool = False,
         turned: bool = False,
+        inside: Artist | None = None,
     ) -> None:
-        """Words, vertically centred on y; `size` is their font size in CSS pixels."""
-        self.axes.text(
-            x, y, words, fontproperties=FONTS[bold], fontsize=size * 0.72, color=colour, ha=align,
-            va="center_baseline" if "\n" not in words and not turned else "center", linespacing=1.35,
-            rotation=90 if turned else 0,
-        )  # fmt: skip
+        """Lines of text whose middle is at y; `size` is the font size in CSS pixels."""
+        lines = words.split("\n")
+        for index, line in enumerate(lines):
+            shift = (index - (len(lines) - 1) / 2) * size * 1.4 + 0.36 * size  # from the middle of a capital to its foot
+            label = Text(
+                x + (shift if turned else 0), y + (0 if turned else shift), line, fontproperties=FONTS[bold],
+                fontsize=size * 0.72, color=colour, ha="right" if turned else align, va="center" if turned else "baseline",
+                rotation=90 if turned else 0,
+            )  # fmt: skip
+            self.labels.append((self.paint(label), inside))
 
     def box(
         self,
@@ -136,231 +111,239 @@ class Canvas:
         y: float,
         width: float,
         height: float,
-        fill: str | tuple[float, ...] = SHADE,
+        words: str = "",
+        size: int = SMALL,
+        bold: bool = False,
+        turned: bool = False,
+        fill: Colour = SHADE,
         edge: str = "none",
         radius: float = 3,
         dashed: bool = False,
     ) -> None:
-        """A rectangle with rounded corners."""
-        style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
-        self.axes.add_patch(
-            FancyBboxPatch(
-                (x, y), width, height, boxstyle=style, facecolor=fill, edgecolor=edge, linewidth=0.8,
-                linestyle=(0, (3, 3)) if dashed else "-",
-            )
+        """A rectangle with its words in the middle, on the fill's own ink."""
+        shape = FancyBboxPatch(
+            (x, y), width, height, boxstyle=f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0",
+            facecolor=fill, edgecolor=edge, linewidth=0.8, linestyle=(0, (3, 3)) if dashed else "-",
         )  # fmt: skip
+        self.paint(shape)
+        if words:
+            self.text(x + width / 2, y + height / 2, words, size, ink_on(fill), bold=bold, turned=turned, inside=shape)
 
-    def stripes(self, x: float, y: float, width: float, height: float, upright: bool = False) -> None:
-        """Four bands in the ranks' colours, side by side or, upright, one above the other."""
-        for rank, colour in enumerate(RANKS):
-            if upright:
-                band = Rectangle((x, y + rank * height / 4), width, height / 4, facecolor=colour, linewidth=0)
-            else:
-                band = Rectangle((x + rank * width / 4, y), width / 4, height, facecolor=colour, linewidth=0)
-            self.axes.add_patch(band)
+    def line(self, *points: Point, colour: str = LINE, width: float = 1, arrow: bool = False) -> None:
+        """Straight strokes through the points, ending in an arrowhead if `arrow`; `width` in CSS pixels."""
+        style = {"arrowstyle": "-|>" if arrow else "-", "mutation_scale": 7, "shrinkA": 0, "shrinkB": 0}
+        self.paint(
+            FancyArrowPatch(path=Curve(points), color=colour, linewidth=width * 0.72, capstyle="butt", fill=arrow, **style)
+            if len(points) == 2
+            else PathPatch(Curve(points), edgecolor=colour, linewidth=width * 0.72, fill=False)
+        )
 
-    def line(self, points: list[tuple[float, float]], colour: str = LINE, width: float = 1) -> None:
-        """Straight strokes through the points; `width` in CSS pixels."""
-        xs, ys = zip(*points, strict=True)
-        self.axes.plot(xs, ys, color=colour, linewidth=width * 0.72, solid_capstyle="butt", solid_joinstyle="miter")
-
-    def arrow(
-        self,
-        start: tuple[float, float],
-        end: tuple[float, float],
-        colour: str = QUIET,
-        width: float = 1.2,
-        both: bool = False,
-    ) -> None:
-        """A straight arrow, with a head at both ends if `both`."""
-        self.axes.add_patch(
-            FancyArrowPatch(
-                start, end, arrowstyle="<|-|>" if both else "-|>", mutation_scale=7, color=colour,
-                linewidth=width * 0.72, shrinkA=0, shrinkB=0, joinstyle="miter",
-            )
-        )  # fmt: skip
-
-    def flow(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+    def flow(self, start: Point, end: Point, colour: str) -> None:
         """A smooth line from a sender on the left to a receiver on the right."""
-        bend = (end[0] - start[0]) * 0.5
-        points = [start, (start[0] + bend, start[1]), (end[0] - bend, end[1]), end]
-        curve = Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
-        self.axes.add_patch(PathPatch(curve, facecolor="none", edgecolor=colour, linewidth=1.2, capstyle="butt"))
+        middle = (start[0] + end[0]) / 2
+        curve = Curve([start, (middle, start[1]), (middle, end[1]), end], [Curve.MOVETO, *[Curve.CURVE4] * 3])
+        self.paint(PathPatch(curve, edgecolor=colour, linewidth=1.1, fill=False))
 
-    def rank_label(self, x: float, y: float, rank: int, width: float = 54, height: float = 24) -> None:
-        """`rank r` on the rank's colour, centred on y."""
-        self.box(x, y - height / 2, width, height, fill=RANKS[rank])
-        self.text(x + width / 2, y, f"rank {rank}", colour=ink_on(RANKS[rank]))
+    def rank_label(self, y: float, rank: int) -> None:
+        """`rank r` on the rank's colour at the left margin, its middle at y."""
+        self.box(MARGIN, y - 12, 54, 24, f"rank {rank}", fill=RANKS[rank])
 
     def png(self, description: str) -> bytes:
-        """The file: the commonest colours as a palette, with the description and the display width as metadata."""
+        """The file: its commonest colours as palette, the description and the display width as metadata."""
         self.figure.canvas.draw()
         pixels = np.asarray(self.figure.canvas.buffer_rgba())[..., :3]
-        colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
-        commonest = colours[np.argsort(-counts, kind="stable")[:COLOURS_PER_FILE]]
+        codes, counts = np.unique(pixels.astype(np.int32) @ [1 << 16, 1 << 8, 1], return_counts=True)
+        commonest = codes[np.argsort(-counts, kind="stable")[:COLOURS_PER_FILE]]
         palette = Image.new("P", (1, 1))
-        palette.putpalette(commonest.tobytes())
+        palette.putpalette(np.stack([commonest >> 16, commonest >> 8 & 255, commonest & 255], axis=1).ravel().tolist())
+        image = Image.fromarray(pixels.copy()).quantize(palette=palette, dither=Image.Dither.NONE)
         metadata = PngInfo()
         metadata.add_itxt("Description", description)
         metadata.add_text("Display-Width", str(self.width))
-        buffer = io.BytesIO()
-        image = Image.fromarray(np.ascontiguousarray(pixels)).quantize(palette=palette, dither=Image.Dither.NONE)
-        image.save(buffer, "PNG", optimize=True, pnginfo=metadata)
-        return buffer.getvalue()
+        file = io.BytesIO()
+        image.save(file, "PNG", optimize=True, pnginfo=metadata)
+        return file.getvalue()
 
 
-# ------------------------------------------------------------------------------------------------- hardware
+# ---------------------------------------------------------------------------------------------------- hardware
+
+
+@dataclass(frozen=True)
+class Link:
+    """A published bandwidth in GB/s (10⁹ bytes per second), what it counts, and the page that states it."""
+
+    name: str
+    bandwidth: float
+    counts: str
+    source: str
+
+    def __str__(self) -> str:
+        """The bandwidth with its unit, such as `8 TB/s` or `900 GB/s`."""
+        return f"{self.bandwidth / 1000:g} TB/s" if self.bandwidth >= 1000 else f"{self.bandwidth:g} GB/s"
+
+
+BLACKWELL_GUIDE = "https://docs.nvidia.com/cuda/blackwell-tuning-guide/"
+HOPPER_GUIDE = "https://docs.nvidia.com/cuda/hopper-tuning-guide/"
+DGX_B200_GUIDE = "https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html"
+PCIE_ARTICLE = "https://en.wikipedia.org/wiki/PCI_Express"
+ETHERNET_ARTICLE = "https://en.wikipedia.org/wiki/Gigabit_Ethernet"
+
+HBM = Link("HBM3e (B200)", 8000, "in a GPU, reads and writes", BLACKWELL_GUIDE)
+NVLINK_5 = Link("NVLink 5 (B200)", 900, "GPU to GPU, each way", BLACKWELL_GUIDE)
+NVLINK_4 = Link("NVLink 4 (H100)", 450, "GPU to GPU, each way", HOPPER_GUIDE)
+PCIE_7 = Link("PCIe 7.0 ×16", 242, "device to device, each way", PCIE_ARTICLE)
+PCIE_5 = Link("PCIe 5.0 ×16", 63, "device to device, each way", PCIE_ARTICLE)
+INFINIBAND = Link("InfiniBand NDR port", 50, "node to node, each way", DGX_B200_GUIDE)
+ETHERNET = Link("gigabit Ethernet", 0.125, "node to node, each way", ETHERNET_ARTICLE)
+NVSWITCH = Link("NVSwitch", 14400, "both directions, eight GPUs together", DGX_B200_GUIDE)
+LADDER = (HBM, NVLINK_5, NVLINK_4, PCIE_7, PCIE_5, INFINIBAND, ETHERNET)
+
+# 32 banks of 32 bits: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#shared-memory-and-memory-banks
+SHARED_MEMORY_BYTES_PER_CLOCK = 32 * 32 // 8
 
 
 def draw_gpu_node_overview(width: int) -> Canvas:
-    """A data-centre node; the levels are rows, labelled in the right-hand column."""
-    canvas = Canvas(width, 496)
-    gpu_width, gap, left, labels = 98, 10, 28, 466
+    """A data-centre node; every level is a row, named in the column on the right. Wider lines carry more."""
+    canvas = Canvas(width, 588)
+    gpu_width, gap, left, column = 94, 8, 28, 456
     right = left + 4 * gpu_width + 3 * gap
-    canvas.box(MARGIN, 16, right - MARGIN + 12, 408, fill="none", edge=LINE, radius=6)
-    canvas.text(left, 34, "one node, four of its eight GPUs drawn", colour=QUIET, align="left")
-
-    canvas.box(left, 50, right - left, 30)
-    canvas.text((left + right) / 2, 65, "NVSwitch", size=NORMAL)
+    canvas.box(MARGIN, 16, right - MARGIN + 12, 474, fill="none", edge=LINE, radius=6)
+    canvas.text(left, 35, "a DGX B200 node, four of its eight GPUs drawn", colour=QUIET, align="left")
+    canvas.box(left, 52, right - left, 32, "NVSwitch", size=NORMAL)
     for rank, colour in enumerate(RANKS):
         x = left + rank * (gpu_width + gap)
         middle = x + gpu_width / 2
-        canvas.line([(middle, 80), (middle, 118)], colour=QUIET, width=6)
-        canvas.box(x, 118, gpu_width, 230, fill=tint(colour), edge=colour, radius=5)
-        canvas.text(middle, 134, f"GPU {rank}", size=NORMAL, bold=True)
+        canvas.line((middle, 84), (middle, 146), colour=QUIET, width=6)
+        canvas.box(x, 146, gpu_width, 252, fill=pale(colour), edge=colour, radius=5)
+        canvas.text(middle, 163, f"GPU {rank}", size=NORMAL, bold=True)
         for offset in (8, 4, 0):  # a pile of SMs
-            canvas.box(x + 8 + offset, 150 + offset, gpu_width - 24, 92, fill=PAPER, edge=QUIET)
-        canvas.text(x + 8 + (gpu_width - 24) / 2, 163, "SM", bold=True)
-        for y, words in ((176, "registers"), (208, "L1/shared")):
-            canvas.box(x + 12, y, gpu_width - 32, 28)
-            canvas.text(x + 12 + (gpu_width - 32) / 2, y + 14, words)
-        canvas.box(x + 8, 260, gpu_width - 16, 26, fill=PAPER, edge=QUIET)
-        canvas.text(middle, 273, "L2 cache")
-        canvas.line([(middle, 286), (middle, 302)], colour=QUIET, width=9)
-        canvas.box(x + 8, 302, gpu_width - 16, 38, fill=PAPER, edge=QUIET)
-        canvas.text(middle, 321, "HBM", size=NORMAL)
-        canvas.line([(middle, 348), (middle, 384)], colour=QUIET, width=2.5)
-        canvas.box(x + 18, 384, gpu_width - 36, 26)
-        canvas.text(middle, 397, "NIC")
-        canvas.line([(middle, 410), (middle, 446)], colour=QUIET, width=2)
-    canvas.box(left, 446, right - left, 30)
-    canvas.text((left + right) / 2, 461, "InfiniBand or Ethernet, to other nodes", size=NORMAL)
+            canvas.box(x + 7 + offset, 179 + offset, gpu_width - 22, 104, fill=PAPER, edge=QUIET)
+        canvas.text(x + 7 + (gpu_width - 22) / 2, 192, "SM", bold=True)
+        canvas.box(x + 11, 204, gpu_width - 30, 34, "registers")
+        canvas.box(x + 11, 243, gpu_width - 30, 34, "L1/shared")
+        canvas.line((middle, 291), (middle, 302), colour=QUIET, width=12)
+        canvas.box(x + 7, 302, gpu_width - 14, 28, "L2 cache", fill=PAPER, edge=QUIET)
+        canvas.line((middle, 330), (middle, 346), colour=QUIET, width=9)
+        canvas.box(x + 7, 346, gpu_width - 14, 44, "HBM", size=NORMAL, fill=PAPER, edge=QUIET)
+        canvas.line((middle, 398), (middle, 448), colour=QUIET, width=3)
+        canvas.box(x + 17, 448, gpu_width - 34, 28, "NIC")
+        canvas.line((middle, 476), (middle, 510), colour=QUIET, width=2.5)
+    canvas.box(left, 510, right - left, 32, "InfiniBand or Ethernet to other nodes", size=NORMAL)
 
-    for y, name, words in (
-        (65, "NVSwitch", f"{rate(NVSWITCH.gigabytes_per_second)}, both directions,\nall eight GPUs together"),
-        (103, "NVLink 5", f"{rate(NVLINK_5.gigabytes_per_second)} each way per GPU"),
-        (190, "registers", "feed the arithmetic"),
-        (222, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM"),
-        (273, "L2 cache", "shared by all SMs"),
-        (321, "HBM3e", f"{rate(HBM.gigabytes_per_second)} per GPU,\nreads and writes together"),
-        (366, "PCIe 5.0 ×16", f"{rate(PCIE_5.gigabytes_per_second)} each way per GPU"),
-        (428, "InfiniBand NDR", f"{rate(INFINIBAND.gigabytes_per_second)} each way per GPU"),
+    for y, name, facts in (
+        (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
+        (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
+        (214, "registers", "no bandwidth published"),
+        (253, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM"),
+        (309, "L2 cache", "no bandwidth published"),
+        (360, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
+        (415, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU"),
+        (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
     ):
-        canvas.text(labels, y - 8, name, align="left", bold=True)
-        canvas.text(labels, y + (8 if "\n" not in words else 15), words, colour=QUIET, align="left")
+        canvas.text(column, y, name, align="left", bold=True)
+        canvas.text(column, y + 16 + 7.7 * facts.count("\n"), facts, colour=QUIET, align="left")
+    canvas.text(
+        MARGIN, 565, "NVIDIA: Blackwell tuning guide, DGX B200 and CUDA best practices guides. Wikipedia: PCI Express.",
+        colour=QUIET, align="left",
+    )  # fmt: skip
     return canvas
 
 
 def draw_pcie_node(width: int) -> Canvas:
     """The machine at home."""
     canvas = Canvas(width, 300)
-    canvas.box(MARGIN, 16, 400, 268, fill="none", edge=LINE, radius=6)
-    canvas.text(28, 34, "the machine at home", colour=QUIET, align="left")
-    canvas.box(156, 56, 120, 50)
-    canvas.text(216, 81, "CPU", size=NORMAL, bold=True)
-    canvas.box(28, 60, 90, 42)
-    canvas.text(73, 81, "memory")
-    canvas.line([(118, 81), (156, 81)], colour=QUIET, width=2.5)
-    canvas.box(314, 60, 90, 42)
-    canvas.text(359, 81, "NIC")
-    canvas.line([(276, 81), (314, 81)], colour=QUIET, width=2.5)
-    canvas.line([(404, 81), (width - MARGIN - 82, 81)], colour=QUIET)
-    canvas.box(width - MARGIN - 82, 60, 82, 42)
-    canvas.text(width - MARGIN - 41, 81, "network")
-    for rank, x in ((0, 46), (1, 246)):
+    canvas.box(MARGIN, 16, 444, 268, fill="none", edge=LINE, radius=6)
+    canvas.text(MARGIN + 12, 35, "the machine at home", colour=QUIET, align="left")
+    canvas.line((120, 82), (356, 82), colour=QUIET, width=3)
+    canvas.line((448, 82), (532, 82), colour=QUIET, width=1)
+    canvas.box(28, 60, 92, 44, "memory", size=NORMAL)
+    canvas.box(356, 60, 92, 44, "NIC", size=NORMAL)
+    canvas.box(532, 60, 92, 44, "network", size=NORMAL)
+    canvas.text(624, 122, f"{ETHERNET.name}\n{ETHERNET} each way", colour=QUIET, align="right")
+    for rank, (port, x) in enumerate(((208, 50), (268, 286))):
         middle = x + 70
-        turn = 186 if rank == 0 else 246
-        canvas.line([(turn, 106), (turn, 142), (middle, 142), (middle, 178)], colour=QUIET, width=2.5)
-        canvas.box(x, 178, 140, 90, fill=tint(RANKS[rank]), edge=RANKS[rank], radius=5)
-        canvas.text(middle, 196, f"GPU {rank}", size=NORMAL, bold=True)
-        canvas.box(x + 14, 216, 112, 38, fill=PAPER, edge=QUIET)
-        canvas.text(middle, 235, "its own memory")
+        canvas.line((port, 106), (port, 136), (middle, 136), (middle, 172), colour=QUIET, width=3)
+        canvas.box(x, 172, 140, 96, fill=pale(RANKS[rank]), edge=RANKS[rank], radius=5)
+        canvas.text(middle, 191, f"GPU {rank}", size=NORMAL, bold=True)
+        canvas.box(x + 14, 208, 112, 46, "its own memory", fill=PAPER, edge=QUIET)
+    canvas.box(178, 54, 120, 56, "CPU", size=NORMAL, bold=True)
+    canvas.text(238, 160, f"{PCIE_5.name}\n{PCIE_5} each way", colour=QUIET)
     return canvas
 
 
 def draw_bandwidth_ladder(width: int) -> Canvas:
     """Bars on a log scale, fastest at the top."""
-    top, row, left = 60, 40, 170
-    canvas = Canvas(width, top + len(LADDER) * row + 80)
-    smallest, largest = -1, 4  # powers of ten on the axis, in GB/s
-    decade = (width - MARGIN - 40 - left) / (largest - smallest)
-
-    def position(gigabytes_per_second: float) -> float:
-        return left + (math.log10(gigabytes_per_second) - smallest) * decade
-
+    top, row, left, lowest, highest = 56, 42, 190, -1, 4  # the axis runs from 10^lowest to 10^highest GB/s
     bottom = top + len(LADDER) * row
-    canvas.text(MARGIN, 26, "bandwidth on a log scale: each line is ten times the one before", NORMAL, align="left")
-    for power in range(smallest, largest + 1):
-        x = position(10**power)
-        canvas.line([(x, top - 4), (x, bottom)], colour=SHADE)
-        canvas.text(x, bottom + 14, rate(10**power), colour=QUIET)
-    for index, level in enumerate(LADDER):
-        y = top + index * row + row / 2
-        canvas.text(left - 10, y - 7, level.name, align="right", bold=True)
-        canvas.text(left - 10, y + 8, level.where, align="right", colour=QUIET)
-        end = position(level.gigabytes_per_second)
-        canvas.box(left, y - 10, end - left, 20, fill=LINE, radius=0)
-        canvas.text(left + 6, y, f"{rate(level.gigabytes_per_second)} {level.counts}", align="left")
+    decade = (width - MARGIN - 46 - left) / (highest - lowest)
+    canvas = Canvas(width, bottom + 112)
+    canvas.text(MARGIN, 28, "Bandwidth, log scale: each line stands for ten times the last", NORMAL, align="left")
+    for power in range(lowest, highest + 1):
+        x = left + (power - lowest) * decade
+        canvas.line((x, top), (x, bottom), colour=SHADE)
+        canvas.text(x, bottom + 14, str(Link("", 10.0**power, "", "")), colour=QUIET)
+    for index, link in enumerate(LADDER):
+        y = top + (index + 0.5) * row
+        length = (math.log10(link.bandwidth) - lowest) * decade
+        canvas.text(left - 10, y - 8, link.name, align="right", bold=True)
+        canvas.text(left - 10, y + 8, link.counts, align="right", colour=QUIET)
+        canvas.box(left, y - 11, length, 22, fill=LINE, radius=0)
+        canvas.text(left + length + 6, y, str(link), align="left", bold=True)
+    hours = round(HBM.bandwidth / ETHERNET.bandwidth / 3600)
+    canvas.text(
+        MARGIN, bottom + 68,
+        f"What HBM moves in a second, gigabit Ethernet moves in {hours} hours.\n"
+        f"L1/shared memory has no bar: {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, but no published total.\n"
+        "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide. Wikipedia: PCI Express, Gigabit Ethernet.",
+        colour=QUIET, align="left",
+    )  # fmt: skip
     return canvas
 
 
-# ------------------------------------------------------------------------------------------------- collectives
+# ---------------------------------------------------------------------------------------------------- collectives
 
 
 def draw_ranks(width: int) -> Canvas:
     """Four processes and what joins them."""
-    canvas = Canvas(width, 190)
-    step = (width - 2 * MARGIN + 16) / 4
+    canvas = Canvas(width, 194)
+    card, gap = (width - 2 * MARGIN - 3 * 16) / 4, 16
     for rank, colour in enumerate(RANKS):
-        x = MARGIN + rank * step
-        middle = x + (step - 16) / 2
-        canvas.box(x, 20, step - 16, 96, fill=tint(colour), edge=colour, radius=5)
-        canvas.box(x, 20, step - 16, 30, fill=colour, edge=colour, radius=5)
-        canvas.text(middle, 35, f"rank {rank}", size=LARGE, colour=ink_on(colour), bold=True)
-        canvas.text(middle, 72, "a process")
-        canvas.text(middle, 94, "its own device")
-        canvas.line([(middle, 116), (middle, 138)], colour=QUIET)
-    canvas.box(MARGIN, 138, width - 2 * MARGIN, 30)
-    canvas.text(width / 2, 153, "world size 4: messages are the only thing they share")
+        x = MARGIN + rank * (card + gap)
+        canvas.box(x, 20, card, 104, fill=pale(colour), edge=colour)
+        canvas.box(x, 20, card, 34, f"rank {rank}", size=LARGE, bold=True, fill=colour, edge=colour)
+        canvas.text(x + card / 2, 88, "a process,\nits own memory,\nits own device")
+        canvas.line((x + card / 2, 124), (x + card / 2, 144), colour=QUIET)
+    canvas.box(MARGIN, 144, width - 2 * MARGIN, 32, "world size 4: the ranks share nothing but messages")
     return canvas
 
 
 def draw_collective(name: str, width: int) -> Canvas:
-    """Before on the left, after on the right, one row per rank, and a line wherever a rank's numbers go."""
+    """Before on the left, after on the right, a row per rank, and a line wherever a rank's numbers go."""
     collective = COLLECTIVES[name]
     inputs = collective.example_inputs(len(RANKS))
-    outputs = collective.function(inputs)
     own = [None if array is None else [[rank]] * len(array) for rank, array in enumerate(inputs)]
     origins = sources(collective, inputs)
-    sums = any(len(origin) > 1 for row in origins if row for origin in row)
+    sums = any(len(ranks) > 1 for row in origins if row for ranks in row)
 
-    canvas = Canvas(width, 268)
-    top, row, cell = 62, 46, 36
-    before, after = MARGIN + 66, width - MARGIN - 4 * cell
+    canvas = Canvas(width, 258)
+    row, cell = 46, 36
+    before, after = MARGIN + 74, width - MARGIN - 4 * cell
+    middles = [88 + rank * row for rank in range(len(RANKS))]
     canvas.text(MARGIN, 28, name, size=LARGE, align="left", bold=True)
-    canvas.text(before, 28 if False else 50, "before", colour=QUIET, align="left")
-    canvas.text(after, 50, "after", colour=QUIET, align="left")
-    middles = [top + rank * row + row / 2 for rank in range(len(RANKS))]
+    key = "grey: a sum over the four ranks" if sums else "colour: the rank it came from"
+    canvas.text(width - MARGIN - 4, 29, key, colour=QUIET, align="right")
+    canvas.text(before, 56, "before", colour=QUIET, align="left")
+    canvas.text(after, 56, "after", colour=QUIET, align="left")
     for receiver, row_origins in enumerate(origins):
-        for sender in sorted({rank for origin in row_origins or [] for rank in origin}):
-            start = before + len(inputs[sender]) * cell + 6
-            canvas.flow((start, middles[sender]), (after - (22 if sums else 8), middles[receiver]), RANKS[sender])
+        for sender in sorted({rank for ranks in row_origins or [] for rank in ranks}):
+            start = (before + len(inputs[sender]) * cell + 4, middles[sender])
+            canvas.flow(start, (after - (24 if sums else 8), middles[receiver]), RANKS[sender])
         if sums and row_origins:
-            canvas.text(after - 13, middles[receiver], "+", size=LARGE, bold=True)
-    for rank in range(len(RANKS)):
-        canvas.rank_label(MARGIN, middles[rank], rank)
+            canvas.text(after - 14, middles[receiver], "+", size=LARGE, bold=True)
+    for rank, middle in enumerate(middles):
+        canvas.rank_label(middle, rank)
     draw_cells(canvas, "before", before, middles, cell, inputs, own)
-    draw_cells(canvas, "after", after, middles, cell, outputs, origins)
+    draw_cells(canvas, "after", after, middles, cell, collective.function(inputs), origins)
     return canvas
 
 
@@ -369,128 +352,187 @@ def draw_cells(
     panel: str,
     left: float,
     middles: list[float],
-    size: float,
+    pitch: float,
     buffers: Buffers,
     origins: list[list[list[int]] | None],
 ) -> None:
-    """A row of cells per rank, coloured by origin: a rank's colour, or for a sum grey with all four."""
+    """A row of cells per rank, coloured by origin: a rank's colour, or for a sum grey over all four colours."""
     canvas.cells[panel] = [None if array is None else [str(value) for value in array] for array in buffers]
-    for y, words, row_origins in zip(middles, canvas.cells[panel], origins, strict=True):
+    size = pitch - 4
+    longest = max(len(array) for array in buffers if array is not None)
+    for middle, words, row_origins in zip(middles, canvas.cells[panel], origins, strict=True):
+        top = middle - size / 2
         if words is None:
-            canvas.box(left, y - size / 2 + 2, 4 * size - 4, size - 4, fill="none", edge=LINE, dashed=True)
+            canvas.box(left, top, longest * pitch - 4, size, fill="none", edge=LINE, dashed=True)
             continue
-        for index, (word, origin) in enumerate(zip(words, row_origins, strict=True)):
-            x = left + index * size
-            fill = RANKS[origin[0]] if len(origin) == 1 else SHADE
-            canvas.box(x, y - size / 2 + 2, size - 4, size - 4, fill=fill)
-            canvas.text(x + size / 2 - 2, y - (2 if len(origin) > 1 else 0), word, size=LARGE, colour=ink_on(fill))
-            if len(origin) > 1:
-                canvas.stripes(x + 4, y + size / 2 - 8, size - 12, 4)
+        for index, (word, ranks) in enumerate(zip(words, row_origins, strict=True)):
+            x = left + index * pitch
+            if len(ranks) == 1:
+                canvas.box(x, top, size, size, word, size=LARGE, fill=RANKS[ranks[0]])
+                continue
+            canvas.box(x, top, size, size)
+            canvas.box(x, top, size, size - 6, word, size=LARGE, fill="none")
+            for position, rank in enumerate(ranks):
+                width = (size - 6) / len(ranks)
+                canvas.box(x + 3 + position * width, top + size - 7, width, 4, fill=RANKS[rank], radius=0)
 
 
-# ------------------------------------------------------------------------------------------------- training
+# ---------------------------------------------------------------------------------------------------- training
+
+
+BATCH, DIMENSION, LAYERS = 128, 1024, 4
+PIPELINE_RANKS, MICRO_BATCHES = 2, 4
+WEIGHTS = f"{DIMENSION}×{DIMENSION}"
+
+
+def draw_key(canvas: Canvas, y: float, solid: str, thin: str) -> None:
+    """What a solid and a pale fill mean."""
+    for x, fill, words in ((MARGIN, RANKS[0], solid), (MARGIN + 250, pale(RANKS[0]), thin)):
+        canvas.box(x, y - 7, 14, 14, fill=fill, edge=RANKS[0], radius=2)
+        canvas.text(x + 22, y, words, colour=QUIET, align="left")
 
 
 def draw_data_parallelism(width: int) -> Canvas:
-    """Rows are ranks, columns are layers; the batch is cut."""
-    canvas = Canvas(width, 330)
-    top, row = 60, 46
-    layer_x = [230 + layer * 100 for layer in range(4)]
-    canvas.text(122, 34, "data 128×1024", align="left")
-    for layer, x in enumerate(layer_x):
-        canvas.text(x + 38, 34, f"layer {layer}")
-        canvas.line([(x + 38, top + 20), (x + 38, top + 4 * row + 14)], colour=QUIET)
-        canvas.box(x - 2, top + 4 * row + 14, 80, 24)
-        canvas.text(x + 38, top + 4 * row + 26, "all-reduce")
+    """A row per rank, a column per layer; the batch is cut."""
+    canvas = Canvas(width, 356)
+    top, row, data, first, pitch = 56, 46, 88, 186, 98
+    bottom = top + len(RANKS) * row
+    canvas.text(data + 38, 35, f"data {BATCH}×{DIMENSION}", bold=True)
+    for layer in range(LAYERS):
+        x = first + layer * pitch
+        canvas.text(x + 38, 35, f"layer {layer}", bold=True)
+        canvas.line((x + 38, top + row / 2), (x + 38, bottom + 12), colour=QUIET)
+        canvas.box(x, bottom + 12, 76, 26, "all-reduce")
+    canvas.text(first + LAYERS * pitch + 20, 35, "loss", bold=True)
     for rank, colour in enumerate(RANKS):
-        y = top + rank * row + row / 2
-        canvas.rank_label(MARGIN, y, rank)
-        canvas.box(122, y - row / 2, 80, row, fill=colour, radius=0)
-        canvas.text(162, y, "32×1024", colour=ink_on(colour))
-        for x in layer_x:
-            canvas.box(x, y - 14, 76, 28, fill=tint(colour), edge=colour)
-            canvas.text(x + 38, y, "1024×1024")
-            canvas.arrow((x - 22, y), (x - 2, y))
-    canvas.text(width / 2, 308, "every gradient is averaged over the ranks, so every copy takes the same step", colour=QUIET)
+        y = top + (rank + 0.5) * row
+        canvas.rank_label(y, rank)
+        canvas.box(data, y - row / 2, 76, row, f"{BATCH // len(RANKS)}×{DIMENSION}", fill=colour, edge=PAPER, radius=0)
+        for layer in range(LAYERS):
+            x = first + layer * pitch
+            canvas.line((x - 21, y), (x - 1, y), colour=QUIET, arrow=True)
+            canvas.box(x, y - 14, 76, 28, WEIGHTS, fill=pale(colour), edge=colour)
+        end = first + LAYERS * pitch
+        canvas.line((end - 21, y), (end - 1, y), colour=QUIET, arrow=True)
+        canvas.box(end, y - 14, 40, 28, "own", fill=colour)
+    canvas.text(
+        MARGIN, bottom + 66,
+        f"Backward, all-reduce averages each layer's {WEIGHTS} gradient: all copies take the same step.", align="left",
+    )  # fmt: skip
+    draw_key(canvas, bottom + 93, "solid: a part that only this rank has", "pale: a copy that every rank has")
     return canvas
 
 
 def draw_tensor_parallelism(width: int) -> Canvas:
-    """Rows are ranks, columns are layers; every weight matrix is cut."""
-    canvas = Canvas(width, 330)
-    top, row = 60, 46
-    canvas.text(120, 34, "data 128×1024")
-    for layer in range(4):
-        x = 168 + layer * 116
-        canvas.text(x + 33, 34, f"layer {layer}")
-        canvas.box(x + 80, top, 20, 4 * row)
-        canvas.text(x + 90, top + 2 * row, "all-gather 128×1024", turned=True)
+    """A row per rank, a column per layer; every weight matrix is cut."""
+    canvas = Canvas(width, 328)
+    top, row, data, first, pitch = 56, 46, 82, 166, 117
+    bottom = top + len(RANKS) * row
+    shard = DIMENSION // len(RANKS)
+    canvas.text(data + 33, 35, "data", bold=True)
+    for layer in range(LAYERS):
+        x = first + layer * pitch
+        canvas.text(x + 33, 35, f"layer {layer}", bold=True)
+        canvas.box(x + 84, top, 17, bottom - top, "all-gather", turned=True)
     for rank, colour in enumerate(RANKS):
-        y = top + rank * row + row / 2
-        canvas.rank_label(MARGIN, y, rank)
-        canvas.box(84, y - 14, 70, 28)
-        canvas.text(119, y, "128×1024")
-        for layer in range(4):
-            x = 168 + layer * 116
-            canvas.arrow((x - 13, y), (x - 1, y))
-            canvas.box(x, y - 14, 66, 28, fill=colour)
-            canvas.text(x + 33, y, "1024×256", colour=ink_on(colour))
-            canvas.arrow((x + 67, y), (x + 79, y))
+        y = top + (rank + 0.5) * row
+        canvas.rank_label(y, rank)
+        canvas.box(data, y - 14, 66, 28, f"{BATCH}×{DIMENSION}", fill=pale(colour), edge=colour)
+        for layer in range(LAYERS):
+            x = first + layer * pitch
+            canvas.line((x - (17 if layer == 0 else 15), y), (x - 1, y), colour=QUIET, arrow=True)
+            canvas.box(x, y - 14, 66, 28, f"{DIMENSION}×{shard}", fill=colour)
+            canvas.line((x + 67, y), (x + 83, y), colour=QUIET, arrow=True)
+    canvas.text(
+        MARGIN, bottom + 38,
+        f"A layer gives each rank {BATCH}×{shard} activations; "
+        f"all-gather makes {BATCH}×{DIMENSION} of them on every rank.", align="left",
+    )  # fmt: skip
+    draw_key(canvas, bottom + 65, "solid: a part that only this rank has", "pale: a copy that every rank has")
     return canvas
 
 
 def draw_pipeline_parallelism(width: int) -> Canvas:
-    """Rows are ranks, columns are layers; the depth is cut."""
-    canvas = Canvas(width, 240)
-    layer_x = [230 + layer * 100 for layer in range(4)]
-    for layer, x in enumerate(layer_x):
-        rank = layer // 2
-        y = 80 + 80 * rank
-        canvas.text(x + 38, 34, f"layer {layer}")
-        canvas.box(x, y - 14, 76, 28, fill=RANKS[rank])
-        canvas.text(x + 38, y, "1024×1024", colour=ink_on(RANKS[rank]))
-    for rank in range(2):
-        canvas.rank_label(MARGIN, 80 + 80 * rank, rank)
+    """A row per rank, a column per layer; the depth is cut."""
+    canvas = Canvas(width, 284)
+    data, first, pitch, break_width = 88, 196, 98, 26
+    rows = (106, 206)
+    micro_batch = f"{BATCH // MICRO_BATCHES}×{DIMENSION}"
+    canvas.text(data + 38, 35, f"data {BATCH}×{DIMENSION}", bold=True)
+    canvas.text(10, 10, "")
+    for index in range(MICRO_BATCHES):
+        y = rows[0] - 50 + index * 25
+        canvas.box(data, y, 76, 25, micro_batch, fill=RANKS[0], edge=PAPER, radius=0)
+    for layer in range(LAYERS):
+        rank = layer * PIPELINE_RANKS // LAYERS
+        x = first + layer * pitch + rank * break_width
+        canvas.text(x + 38, 35, f"layer {layer}", bold=True)
+        if layer != LAYERS // PIPELINE_RANKS:
+            canvas.line((x - (31 if layer == 0 else 21), rows[rank]), (x - 1, rows[rank]), colour=QUIET, arrow=True)
+        canvas.box(x, rows[rank] - 14, 76, 28, WEIGHTS, fill=RANKS[rank])
+    for rank, y in enumerate(rows):
+        canvas.rank_label(y, rank)
+    start, end = first + pitch + 77, first + 2 * pitch + break_width
+    turn = (start + end) / 2
+    canvas.line((start, rows[0]), (turn, rows[0]), (turn, rows[1]), (turn + 8, rows[1]), colour=QUIET)
+    canvas.line((turn, rows[1]), (end - 1, rows[1]), colour=QUIET, arrow=True)
+    canvas.text(turn + 14, rows[0], f"send to rank 1: {micro_batch} activations,\nonce per micro-batch", align="left")
+    canvas.text(turn - 14, rows[1], "receive from rank 0", align="right")
+    canvas.text(MARGIN, 258, "Only neighbouring stages talk, and only about activations at the cut.", align="left")
     return canvas
-
-
-PIPELINE_RANKS, MICRO_BATCHES = 2, 4
 
 
 def pipeline_schedule(ranks: int, micro_batches: int) -> list[list[int | None]]:
     """Per rank, the micro-batch that it computes in each time slot, forward only; None while it waits."""
-    slots = micro_batches + ranks - 1
-    return [
-        [slot - rank if 0 <= slot - rank < micro_batches else None for slot in range(slots)] for rank in range(ranks)
-    ]
+    slots = range(micro_batches + ranks - 1)
+    return [[slot - rank if 0 <= slot - rank < micro_batches else None for slot in slots] for rank in range(ranks)]
+
+
+def bubble_fraction(ranks: int, micro_batches: int) -> Fraction:
+    """The share of a rank's time slots in which it waits: (p − 1)/(m + p − 1)."""
+    return Fraction(ranks - 1, micro_batches + ranks - 1)
 
 
 def draw_pipeline_schedule(width: int) -> Canvas:
     """Time runs to the right, one row per rank."""
-    canvas = Canvas(width, 240)
+    canvas = Canvas(width, 258)
     schedule = pipeline_schedule(PIPELINE_RANKS, MICRO_BATCHES)
-    left, slot, row = MARGIN + 70, (width - 2 * MARGIN - 70) / len(schedule[0]), 50
-    for rank, micro_batches in enumerate(schedule):
-        y = 40 + rank * row
-        canvas.rank_label(MARGIN, y + 22, rank)
-        for index, micro_batch in enumerate(micro_batches):
+    left, tops, height = 88, (24, 98), 46
+    slot = (width - MARGIN - 8 - left) / len(schedule[0])
+    for rank, (top, row) in enumerate(zip(tops, schedule, strict=True)):
+        canvas.rank_label(top + height / 2, rank)
+        for index, micro_batch in enumerate(row):
             x = left + index * slot
             if micro_batch is None:
-                canvas.axes.add_patch(
-                    Rectangle((x + 2, y), slot - 4, row - 6, facecolor=PAPER, edgecolor=LINE, hatch="///", linewidth=0.8)
-                )
+                hatched = Rectangle((x + 1, top), slot - 2, height, facecolor=PAPER, edgecolor=LINE, hatch="////", linewidth=0)
+                canvas.paint(hatched)
+                canvas.box(x + slot / 2 - 28, top + height / 2 - 11, 56, 22, "bubble", fill=PAPER)
                 continue
-            canvas.box(x + 2, y, slot - 4, row - 6, fill=RANKS[rank])
-            canvas.text(x + slot / 2, y + 22, f"micro-batch {micro_batch}", colour=ink_on(RANKS[rank]))
+            canvas.box(x + 1, top, slot - 2, height, f"micro-batch {micro_batch}", fill=RANKS[rank])
+            if rank + 1 < PIPELINE_RANKS:
+                canvas.line((x + slot, top + height + 3), (x + slot, tops[rank + 1] - 3), colour=QUIET, arrow=True)
+    axis = tops[-1] + height + 14
+    canvas.line((left, axis), (width - MARGIN, axis), colour=QUIET, arrow=True)
+    for tick in range(len(schedule[0]) + 1):
+        canvas.line((left + tick * slot, axis), (left + tick * slot, axis + 5), colour=QUIET)
+        canvas.text(left + tick * slot, axis + 15, str(tick), colour=QUIET)
+    canvas.text(MARGIN, axis, "time", colour=QUIET, align="left")
+    p, m = PIPELINE_RANKS, MICRO_BATCHES
+    canvas.text(
+        left, axis + 52,
+        f"bubble = (p − 1)/(m + p − 1) = ({p} − 1)/({m} + {p} − 1) = {bubble_fraction(p, m)} of each rank's time", NORMAL,
+        align="left",
+    )  # fmt: skip
+    canvas.text(left, axis + 74, f"p = {p} ranks, m = {m} micro-batches, forward only", colour=QUIET, align="left")
     return canvas
 
 
-# ------------------------------------------------------------------------------------------------- files
+# ---------------------------------------------------------------------------------------------------- files
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A file: how to draw it, at how many CSS pixels the lecture shows it, and its alternative text."""
+    """How to draw a file, at how many CSS pixels the lecture shows it, and its alternative text."""
 
     draw: Callable[[int], Canvas]
     width: int
@@ -498,70 +540,75 @@ class Picture:
 
 
 def collective_picture(name: str, effect: str) -> Picture:
-    """The picture of one collective operation among four ranks."""
-    return Picture(lambda width: draw_collective(name, width), 520, f"{name} among four ranks, before and after: {effect}.")
+    """The picture of one collective operation."""
+    return Picture(partial(draw_collective, name), 520, f"{name} among four ranks: {effect}.")
 
 
 PICTURES = {
     "gpu-node-overview": Picture(
         draw_gpu_node_overview,
         640,
-        "A node of GPUs, each with SMs (registers, L1/shared memory), an L2 cache and HBM, joined by NVLink to an NVSwitch "
-        "and through a network card per GPU to other nodes, with the bandwidth of each level.",
+        "A node of GPUs with the bandwidth of every level: SMs with registers and L1/shared memory, L2 cache and HBM "
+        "inside each GPU, NVLink to an NVSwitch, and a network card per GPU to other nodes.",
     ),
     "pcie-node": Picture(
         draw_pcie_node,
-        520,
-        "The machine at home: two GPUs hang on the CPU by PCIe, beside the CPU's memory and an Ethernet card to the network.",
+        640,
+        "The machine at home: PCIe joins two GPUs, each with its own memory, to the CPU, "
+        "and a network card joins the machine to gigabit Ethernet.",
     ),
     "bandwidth-ladder": Picture(
         draw_bandwidth_ladder,
         640,
-        "Bars on a log scale of the bandwidth of HBM, NVLink, PCIe, InfiniBand and gigabit Ethernet, "
-        "from 8 TB/s down to 0.125 GB/s.",
+        f"Bandwidths as bars on a log scale, from {HBM} for HBM3e over NVLink, PCIe and InfiniBand "
+        f"down to {ETHERNET} for gigabit Ethernet.",
     ),
-    "ranks": Picture(draw_ranks, 520, "Four ranks, each a process with its own device, joined only by the messages they send."),
+    "ranks": Picture(
+        draw_ranks, 520, "Four ranks, each a process with its own memory and device, that share nothing but messages."
+    ),
     "broadcast": collective_picture("broadcast", "rank 0's four numbers are copied to every rank"),
     "scatter": collective_picture("scatter", "rank 0's four numbers are dealt out, one to each rank"),
     "gather": collective_picture("gather", "one number from each rank is collected on rank 0"),
     "reduce": collective_picture("reduce", "one number from each rank is summed on rank 0"),
     "all-gather": collective_picture("all-gather", "one number from each rank is collected on every rank"),
     "reduce-scatter": collective_picture(
-        "reduce-scatter", "the ranks' rows of four are summed, and each rank keeps one of the four sums"
+        "reduce-scatter", "four numbers from each rank are summed position by position, and each rank gets one of the sums"
     ),
-    "all-reduce": collective_picture("all-reduce", "the ranks' rows of four are summed, and every rank receives all four sums"),
+    "all-reduce": collective_picture(
+        "all-reduce", "four numbers from each rank are summed position by position, and every rank gets all four sums"
+    ),
     "all-to-all": collective_picture(
-        "all-to-all", "each rank sends its r-th number to rank r, which transposes the table of numbers"
+        "all-to-all", "each rank sends one of its four numbers to each rank, which transposes the table of numbers"
     ),
     "data-parallelism": Picture(
         draw_data_parallelism,
         640,
-        "Data parallelism: four ranks each hold a quarter of the batch, 32×1024, and a copy of all four layers, "
-        "and all-reduce every gradient.",
+        "Data parallelism: four ranks each have a quarter of the batch, 32×1024, and a copy of all four layers, "
+        "and all-reduce averages every layer's gradient.",
     ),
     "tensor-parallelism": Picture(
         draw_tensor_parallelism,
         640,
-        "Tensor parallelism: four ranks each hold the whole batch and a 1024×256 slice of every layer, "
-        "and all-gather the activations after each layer.",
+        "Tensor parallelism: four ranks each have the whole batch and a 1024×256 slice of every layer, "
+        "and all-gather joins the activations after each layer.",
     ),
     "pipeline-parallelism": Picture(
         draw_pipeline_parallelism,
         640,
-        "Pipeline parallelism: rank 0 holds the first two layers and rank 1 the last two, "
-        "and micro-batches of 32×1024 activations are sent from one to the other.",
+        "Pipeline parallelism: rank 0 has the first two layers and rank 1 the last two, "
+        "and rank 0 sends activations of 32×1024 once per micro-batch.",
     ),
     "pipeline-schedule": Picture(
         draw_pipeline_schedule,
         640,
-        "Two ranks compute four micro-batches in five time slots, rank 1 one slot behind rank 0, "
-        "so each waits for one slot of five: the bubble.",
+        "Two ranks compute four micro-batches in five time slots, rank 1 a slot behind rank 0, "
+        "so that each waits for one slot of the five, the bubble.",
     ),
 }
 
 
 def draw(name: str) -> Canvas:
-    """The figure, drawn with matplotlib's own defaults whatever the reader's settings."""
+    """The figure, whatever the reader's matplotlib settings."""
     with matplotlib.style.context("default"):
         canvas = PICTURES[name].draw(PICTURES[name].width)
         canvas.figure.canvas.draw()
@@ -571,8 +618,7 @@ def draw(name: str) -> Canvas:
 def write_all(folder: Path) -> None:
     """Writes every figure as folder/NAME.png."""
     for name, picture in PICTURES.items():
-        with matplotlib.style.context("default"):
-            (folder / f"{name}.png").write_bytes(draw(name).png(picture.description))
+        (folder / f"{name}.png").write_bytes(draw(name).png(picture.description))
 
 
 if __name__ == "__main__":
