@@ -37,9 +37,9 @@ Point = tuple[float, float]
 SCALE = 2  # file pixels per CSS pixel
 SMALL, NORMAL, LARGE = 11, 13, 15  # font sizes
 MARGIN = 16
-RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # from Okabe and Ito's palette, which colour-blind readers tell apart
+RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito: safe for colour-blind readers
 INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FCFCFA"
-COLOURS_PER_FILE = 32
+COLOURS_PER_FILE = 24
 FONTS = {  # matplotlib's own copy, not the system's
     bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))
     for bold, file in ((False, "DejaVuSans.ttf"), (True, "DejaVuSans-Bold.ttf"))
@@ -95,14 +95,21 @@ class Canvas:
         inside: Artist | None = None,
     ) -> None:
         """Lines of text whose middle is at y; `size` is the font size in CSS pixels."""
+        half_a_capital = 0.36 * size
         lines = words.split("\n")
         for index, line in enumerate(lines):
-            shift = (index - (len(lines) - 1) / 2) * size * 1.4 + 0.36 * size  # from the middle of a capital to its foot
+            shift = (index - (len(lines) - 1) / 2) * size * 1.4 + half_a_capital
             label = Text(
-                x + (shift if turned else 0), y + (0 if turned else shift), line, fontproperties=FONTS[bold],
-                fontsize=size * 0.72, color=colour, ha="right" if turned else align, va="center" if turned else "baseline",
+                x + (shift if turned else 0),
+                y + (0 if turned else shift),
+                line,
+                fontproperties=FONTS[bold],
+                fontsize=size * 0.72,
+                color=colour,
+                ha="right" if turned else align,
+                va="center" if turned else "baseline",
                 rotation=90 if turned else 0,
-            )  # fmt: skip
+            )
             self.labels.append((self.paint(label), inside))
 
     def box(
@@ -119,24 +126,28 @@ class Canvas:
         edge: str = "none",
         radius: float = 3,
         dashed: bool = False,
-    ) -> None:
-        """A rectangle with its words in the middle, on the fill's own ink."""
+    ) -> Artist:
+        """A rectangle with its words in the middle, in the ink that reads on its fill."""
         shape = FancyBboxPatch(
-            (x, y), width, height, boxstyle=f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0",
-            facecolor=fill, edgecolor=edge, linewidth=0.8, linestyle=(0, (3, 3)) if dashed else "-",
-        )  # fmt: skip
+            (x, y),
+            width,
+            height,
+            boxstyle=f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0",
+            facecolor=fill,
+            edgecolor=edge,
+            linewidth=0.8,
+            linestyle=(0, (3, 3)) if dashed else "-",
+        )
         self.paint(shape)
         if words:
             self.text(x + width / 2, y + height / 2, words, size, ink_on(fill), bold=bold, turned=turned, inside=shape)
+        return shape
 
     def line(self, *points: Point, colour: str = LINE, width: float = 1, arrow: bool = False) -> None:
         """Straight strokes through the points, ending in an arrowhead if `arrow`; `width` in CSS pixels."""
-        style = {"arrowstyle": "-|>" if arrow else "-", "mutation_scale": 7, "shrinkA": 0, "shrinkB": 0}
-        self.paint(
-            FancyArrowPatch(path=Curve(points), color=colour, linewidth=width * 0.72, capstyle="butt", fill=arrow, **style)
-            if len(points) == 2
-            else PathPatch(Curve(points), edgecolor=colour, linewidth=width * 0.72, fill=False)
-        )
+        head = "-|>" if arrow else "-"
+        stroke = {"color": colour, "linewidth": width * 0.72, "capstyle": "butt", "joinstyle": "miter"}
+        self.paint(FancyArrowPatch(path=Curve(points), arrowstyle=head, mutation_scale=7, **stroke))
 
     def flow(self, start: Point, end: Point, colour: str) -> None:
         """A smooth line from a sender on the left to a receiver on the right."""
@@ -194,7 +205,7 @@ NVLINK_4 = Link("NVLink 4 (H100)", 450, "GPU to GPU, each way", HOPPER_GUIDE)
 PCIE_7 = Link("PCIe 7.0 ×16", 242, "device to device, each way", PCIE_ARTICLE)
 PCIE_5 = Link("PCIe 5.0 ×16", 63, "device to device, each way", PCIE_ARTICLE)
 INFINIBAND = Link("InfiniBand NDR port", 50, "node to node, each way", DGX_B200_GUIDE)
-ETHERNET = Link("gigabit Ethernet", 0.125, "node to node, each way", ETHERNET_ARTICLE)
+ETHERNET = Link("Gigabit Ethernet", 0.125, "node to node, each way", ETHERNET_ARTICLE)
 NVSWITCH = Link("NVSwitch", 14400, "both directions, eight GPUs together", DGX_B200_GUIDE)
 LADDER = (HBM, NVLINK_5, NVLINK_4, PCIE_7, PCIE_5, INFINIBAND, ETHERNET)
 
@@ -233,19 +244,22 @@ def draw_gpu_node_overview(width: int) -> Canvas:
     for y, name, facts in (
         (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
         (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
-        (214, "registers", "no bandwidth published"),
-        (253, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM"),
-        (309, "L2 cache", "no bandwidth published"),
-        (360, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
-        (415, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU"),
+        (214, "registers", "no bandwidth in the guides"),
+        (249, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB on H100"),
+        (305, "L2 cache", "50 MB on H100,\nno bandwidth in the guides"),
+        (362, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
+        (418, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU"),
         (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
     ):
         canvas.text(column, y, name, align="left", bold=True)
         canvas.text(column, y + 16 + 7.7 * facts.count("\n"), facts, colour=QUIET, align="left")
     canvas.text(
-        MARGIN, 565, "NVIDIA: Blackwell tuning guide, DGX B200 and CUDA best practices guides. Wikipedia: PCI Express.",
-        colour=QUIET, align="left",
-    )  # fmt: skip
+        MARGIN,
+        565,
+        "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide, CUDA best practices. Wikipedia: PCI Express.",
+        colour=QUIET,
+        align="left",
+    )
     return canvas
 
 
@@ -260,14 +274,15 @@ def draw_pcie_node(width: int) -> Canvas:
     canvas.box(356, 60, 92, 44, "NIC", size=NORMAL)
     canvas.box(532, 60, 92, 44, "network", size=NORMAL)
     canvas.text(624, 122, f"{ETHERNET.name}\n{ETHERNET} each way", colour=QUIET, align="right")
-    for rank, (port, x) in enumerate(((208, 50), (268, 286))):
+    for rank, (port, x) in enumerate(((208, 28), (268, 308))):
         middle = x + 70
         canvas.line((port, 106), (port, 136), (middle, 136), (middle, 172), colour=QUIET, width=3)
         canvas.box(x, 172, 140, 96, fill=pale(RANKS[rank]), edge=RANKS[rank], radius=5)
         canvas.text(middle, 191, f"GPU {rank}", size=NORMAL, bold=True)
         canvas.box(x + 14, 208, 112, 46, "its own memory", fill=PAPER, edge=QUIET)
     canvas.box(178, 54, 120, 56, "CPU", size=NORMAL, bold=True)
-    canvas.text(238, 160, f"{PCIE_5.name}\n{PCIE_5} each way", colour=QUIET)
+    canvas.text(238, 158, f"{PCIE_5.name}\n{PCIE_5} each way", colour=QUIET)
+    canvas.text(238, 231, "GPU to GPU:\nthrough the CPU", colour=QUIET)
     return canvas
 
 
@@ -291,12 +306,14 @@ def draw_bandwidth_ladder(width: int) -> Canvas:
         canvas.text(left + length + 6, y, str(link), align="left", bold=True)
     hours = round(HBM.bandwidth / ETHERNET.bandwidth / 3600)
     canvas.text(
-        MARGIN, bottom + 68,
+        MARGIN,
+        bottom + 68,
         f"What HBM moves in a second, gigabit Ethernet moves in {hours} hours.\n"
-        f"L1/shared memory has no bar: {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, but no published total.\n"
+        f"L1/shared memory: no bar, {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, no total in the guides.\n"
         "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide. Wikipedia: PCI Express, Gigabit Ethernet.",
-        colour=QUIET, align="left",
-    )  # fmt: skip
+        colour=QUIET,
+        align="left",
+    )
     return canvas
 
 
@@ -367,12 +384,11 @@ def draw_cells(
             continue
         for index, (word, ranks) in enumerate(zip(words, row_origins, strict=True)):
             x = left + index * pitch
-            if len(ranks) == 1:
-                canvas.box(x, top, size, size, word, size=LARGE, fill=RANKS[ranks[0]])
-                continue
-            canvas.box(x, top, size, size)
-            canvas.box(x, top, size, size - 6, word, size=LARGE, fill="none")
-            for position, rank in enumerate(ranks):
+            is_sum = len(ranks) > 1
+            fill = SHADE if is_sum else RANKS[ranks[0]]
+            shape = canvas.box(x, top, size, size, fill=fill)
+            canvas.text(x + size / 2, middle - 3 * is_sum, word, LARGE, ink_on(fill), inside=shape)
+            for position, rank in enumerate(ranks if is_sum else ()):
                 width = (size - 6) / len(ranks)
                 canvas.box(x + 3 + position * width, top + size - 7, width, 4, fill=RANKS[rank], radius=0)
 
@@ -403,7 +419,6 @@ def draw_data_parallelism(width: int) -> Canvas:
         canvas.text(x + 38, 35, f"layer {layer}", bold=True)
         canvas.line((x + 38, top + row / 2), (x + 38, bottom + 12), colour=QUIET)
         canvas.box(x, bottom + 12, 76, 26, "all-reduce")
-    canvas.text(first + LAYERS * pitch + 20, 35, "loss", bold=True)
     for rank, colour in enumerate(RANKS):
         y = top + (rank + 0.5) * row
         canvas.rank_label(y, rank)
@@ -414,11 +429,13 @@ def draw_data_parallelism(width: int) -> Canvas:
             canvas.box(x, y - 14, 76, 28, WEIGHTS, fill=pale(colour), edge=colour)
         end = first + LAYERS * pitch
         canvas.line((end - 21, y), (end - 1, y), colour=QUIET, arrow=True)
-        canvas.box(end, y - 14, 40, 28, "own", fill=colour)
+        canvas.box(end, y - 14, 40, 28, "loss", fill=colour)
     canvas.text(
-        MARGIN, bottom + 66,
-        f"Backward, all-reduce averages each layer's {WEIGHTS} gradient: all copies take the same step.", align="left",
-    )  # fmt: skip
+        MARGIN,
+        bottom + 66,
+        f"After backward, all-reduce averages each layer's {WEIGHTS} gradient, so all copies stay equal.",
+        align="left",
+    )
     draw_key(canvas, bottom + 93, "solid: a part that only this rank has", "pale: a copy that every rank has")
     return canvas
 
@@ -433,21 +450,23 @@ def draw_tensor_parallelism(width: int) -> Canvas:
     for layer in range(LAYERS):
         x = first + layer * pitch
         canvas.text(x + 33, 35, f"layer {layer}", bold=True)
-        canvas.box(x + 84, top, 17, bottom - top, "all-gather", turned=True)
+        canvas.box(x + 83, top, 20, bottom - top, "all-gather", turned=True)
     for rank, colour in enumerate(RANKS):
         y = top + (rank + 0.5) * row
         canvas.rank_label(y, rank)
         canvas.box(data, y - 14, 66, 28, f"{BATCH}×{DIMENSION}", fill=pale(colour), edge=colour)
         for layer in range(LAYERS):
             x = first + layer * pitch
-            canvas.line((x - (17 if layer == 0 else 15), y), (x - 1, y), colour=QUIET, arrow=True)
+            canvas.line((x - (17 if layer == 0 else 13), y), (x - 1, y), colour=QUIET, arrow=True)
             canvas.box(x, y - 14, 66, 28, f"{DIMENSION}×{shard}", fill=colour)
-            canvas.line((x + 67, y), (x + 83, y), colour=QUIET, arrow=True)
+            canvas.line((x + 67, y), (x + 82, y), colour=QUIET, arrow=True)
     canvas.text(
-        MARGIN, bottom + 38,
+        MARGIN,
+        bottom + 38,
         f"A layer gives each rank {BATCH}×{shard} activations; "
-        f"all-gather makes {BATCH}×{DIMENSION} of them on every rank.", align="left",
-    )  # fmt: skip
+        f"all-gather makes {BATCH}×{DIMENSION} of them on every rank.",
+        align="left",
+    )
     draw_key(canvas, bottom + 65, "solid: a part that only this rank has", "pale: a copy that every rank has")
     return canvas
 
@@ -459,7 +478,7 @@ def draw_pipeline_parallelism(width: int) -> Canvas:
     rows = (106, 206)
     micro_batch = f"{BATCH // MICRO_BATCHES}×{DIMENSION}"
     canvas.text(data + 38, 35, f"data {BATCH}×{DIMENSION}", bold=True)
-    canvas.text(10, 10, "")
+    canvas.text(data + 38, rows[0] + 64, f"{MICRO_BATCHES} micro-batches", colour=QUIET)
     for index in range(MICRO_BATCHES):
         y = rows[0] - 50 + index * 25
         canvas.box(data, y, 76, 25, micro_batch, fill=RANKS[0], edge=PAPER, radius=0)
@@ -474,8 +493,7 @@ def draw_pipeline_parallelism(width: int) -> Canvas:
         canvas.rank_label(y, rank)
     start, end = first + pitch + 77, first + 2 * pitch + break_width
     turn = (start + end) / 2
-    canvas.line((start, rows[0]), (turn, rows[0]), (turn, rows[1]), (turn + 8, rows[1]), colour=QUIET)
-    canvas.line((turn, rows[1]), (end - 1, rows[1]), colour=QUIET, arrow=True)
+    canvas.line((start, rows[0]), (turn, rows[0]), (turn, rows[1]), (end - 1, rows[1]), colour=QUIET, arrow=True)
     canvas.text(turn + 14, rows[0], f"send to rank 1: {micro_batch} activations,\nonce per micro-batch", align="left")
     canvas.text(turn - 14, rows[1], "receive from rank 0", align="right")
     canvas.text(MARGIN, 258, "Only neighbouring stages talk, and only about activations at the cut.", align="left")
@@ -504,8 +522,9 @@ def draw_pipeline_schedule(width: int) -> Canvas:
         for index, micro_batch in enumerate(row):
             x = left + index * slot
             if micro_batch is None:
-                hatched = Rectangle((x + 1, top), slot - 2, height, facecolor=PAPER, edgecolor=LINE, hatch="////", linewidth=0)
-                canvas.paint(hatched)
+                canvas.paint(
+                    Rectangle((x + 1, top), slot - 2, height, fill=False, edgecolor=LINE, hatch="////", linewidth=0)
+                )
                 canvas.box(x + slot / 2 - 28, top + height / 2 - 11, 56, 22, "bubble", fill=PAPER)
                 continue
             canvas.box(x + 1, top, slot - 2, height, f"micro-batch {micro_batch}", fill=RANKS[rank])
@@ -519,10 +538,12 @@ def draw_pipeline_schedule(width: int) -> Canvas:
     canvas.text(MARGIN, axis, "time", colour=QUIET, align="left")
     p, m = PIPELINE_RANKS, MICRO_BATCHES
     canvas.text(
-        left, axis + 52,
-        f"bubble = (p − 1)/(m + p − 1) = ({p} − 1)/({m} + {p} − 1) = {bubble_fraction(p, m)} of each rank's time", NORMAL,
+        left,
+        axis + 52,
+        f"bubble = (p − 1)/(m + p − 1) = ({p} − 1)/({m} + {p} − 1) = {bubble_fraction(p, m)} of each rank's time",
+        NORMAL,
         align="left",
-    )  # fmt: skip
+    )
     canvas.text(left, axis + 74, f"p = {p} ranks, m = {m} micro-batches, forward only", colour=QUIET, align="left")
     return canvas
 
@@ -572,10 +593,10 @@ PICTURES = {
     "reduce": collective_picture("reduce", "one number from each rank is summed on rank 0"),
     "all-gather": collective_picture("all-gather", "one number from each rank is collected on every rank"),
     "reduce-scatter": collective_picture(
-        "reduce-scatter", "four numbers from each rank are summed position by position, and each rank gets one of the sums"
+        "reduce-scatter", "four numbers from each rank are summed by position, and each rank gets one of the sums"
     ),
     "all-reduce": collective_picture(
-        "all-reduce", "four numbers from each rank are summed position by position, and every rank gets all four sums"
+        "all-reduce", "four numbers from each rank are summed by position, and every rank gets all four sums"
     ),
     "all-to-all": collective_picture(
         "all-to-all", "each rank sends one of its four numbers to each rank, which transposes the table of numbers"

@@ -1,8 +1,8 @@
 """The eight collective operations, defined once, in plain numpy.
 
-Each definition goes from the list of every rank's input to the list of every rank's output. Entry r belongs to rank r and
-is an array, or None where rank r contributes or receives nothing. Arrays are cut and joined along their first dimension;
-one that cannot be cut into equal chunks raises numpy's ValueError.
+Each definition goes from the list of every rank's input to the list of every rank's output. Entry r belongs to rank r
+and is an array, or None where rank r contributes or receives nothing. Arrays are cut and joined along their first
+dimension; one that cannot be cut into equal chunks raises numpy's ValueError.
 """
 
 from collections.abc import Callable

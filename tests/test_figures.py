@@ -1,0 +1,216 @@
+"""The figures show what the definitions say, fit the page, and are what images/draw.py draws."""
+
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collectives import COLLECTIVES, Buffers
+
+pytest.importorskip("matplotlib", reason="the figures' own requirements are in images/requirements.txt")
+Image = pytest.importorskip("PIL.Image", reason="the figures' own requirements are in images/requirements.txt")
+
+IMAGES = Path(__file__).resolve().parent.parent / "images"
+sys.path.insert(0, str(IMAGES))
+
+import draw  # noqa: E402 (found through the line above)
+
+CONTRACT = (
+    "gpu-node-overview pcie-node bandwidth-ladder ranks broadcast scatter gather reduce all-gather reduce-scatter "
+    "all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule"
+).split()
+
+# The lecture's table of the operations for four ranks, written out; None where a rank has nothing.
+FOUR = [0, 1, 2, 3]
+ONE_EACH = [[0], [1], [2], [3]]
+FOUR_EACH = [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]]
+COUNTING = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+TRANSPOSED = [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
+TABLE = {
+    "broadcast": ([FOUR, None, None, None], [FOUR, FOUR, FOUR, FOUR]),
+    "scatter": ([FOUR, None, None, None], ONE_EACH),
+    "gather": (ONE_EACH, [FOUR, None, None, None]),
+    "reduce": (ONE_EACH, [[6], None, None, None]),
+    "all-gather": (ONE_EACH, [FOUR, FOUR, FOUR, FOUR]),
+    "reduce-scatter": (FOUR_EACH, [[6], [10], [14], [18]]),
+    "all-reduce": (FOUR_EACH, [[6, 10, 14, 18]] * 4),
+    "all-to-all": (COUNTING, TRANSPOSED),
+}
+
+
+@pytest.fixture(scope="module")
+def canvases() -> dict[str, draw.Canvas]:
+    """Every figure, drawn once."""
+    return {name: draw.draw(name) for name in draw.PICTURES}
+
+
+@pytest.fixture(scope="module")
+def redrawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every figure as the script writes it now."""
+    folder = tmp_path_factory.mktemp("images")
+    draw.write_all(folder)
+    return folder
+
+
+def as_lists(buffers: Buffers) -> list[list[int] | None]:
+    return [None if array is None else array.tolist() for array in buffers]
+
+
+def random_inputs(world_size: int, length: int) -> list[np.ndarray]:
+    return list(np.random.default_rng(world_size).integers(-50, 50, (world_size, length)))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_definition_gives_the_lectures_table(name: str) -> None:
+    collective = COLLECTIVES[name]
+    assert (as_lists(collective.example_inputs(4)), as_lists(collective.example_outputs(4))) == TABLE[name]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_definitions_agree_with_plain_loops_for_any_world_size(world_size: int, chunk: int) -> None:
+    inputs = random_inputs(world_size, world_size * chunk)
+    rows, ranks, length = [array.tolist() for array in inputs], range(world_size), world_size * chunk
+    nothing = [None] * (world_size - 1)
+    totals = [sum(row[i] for row in rows) for i in range(length)]
+    joined = [value for row in rows for value in row]
+    pieces = [slice(rank * chunk, (rank + 1) * chunk) for rank in ranks]
+    expected = {
+        "broadcast": [rows[0]] * world_size,
+        "scatter": [rows[0][piece] for piece in pieces],
+        "gather": [joined, *nothing],
+        "reduce": [totals, *nothing],
+        "all-gather": [joined] * world_size,
+        "reduce-scatter": [totals[piece] for piece in pieces],
+        "all-reduce": [totals] * world_size,
+        "all-to-all": [[value for row in rows for value in row[piece]] for piece in pieces],
+    }
+    assert {name: as_lists(each.function(inputs)) for name, each in COLLECTIVES.items()} == expected
+
+
+@pytest.mark.parametrize("name", ["scatter", "reduce-scatter", "all-to-all"])
+def test_definition_refuses_what_cannot_be_cut_into_equal_chunks(name: str) -> None:
+    with pytest.raises(ValueError, match="equal division"):
+        COLLECTIVES[name].function(random_inputs(world_size=3, length=4))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_collective_figure_shows_the_numbers_of_the_definition(name: str, canvases: dict[str, draw.Canvas]) -> None:
+    cells = canvases[name].cells
+    collective = COLLECTIVES[name]
+    before, after = as_lists(collective.example_inputs(4)), as_lists(collective.example_outputs(4))
+    assert cells == {
+        panel: [None if row is None else [str(value) for value in row] for row in rows]
+        for panel, rows in (("before", before), ("after", after))
+    }
+    written = [label.get_text() for label, _ in canvases[name].labels if label.get_text().isdigit()]
+    assert written == [word for panel in cells.values() for row in panel for word in row or []]
+
+
+OWN_CELLS: dict[str, Callable[[int], int]] = {  # the rank that an output number comes from, told from the number
+    "broadcast": lambda number: 0,
+    "scatter": lambda number: 0,
+    "gather": lambda number: number,
+    "all-gather": lambda number: number,
+    "all-to-all": lambda number: number // 4,
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_numbers_wear_the_colour_of_the_rank_they_came_from(name: str, canvases: dict[str, draw.Canvas]) -> None:
+    before, after = TABLE[name]
+    expected = [draw.RANKS[rank] for rank, row in enumerate(before) for _ in row or []]
+    if name in OWN_CELLS:
+        expected += [draw.RANKS[OWN_CELLS[name](number)] for row in after for number in row or []]
+    else:
+        expected += [draw.SHADE for row in after for _ in row or []]
+    boxes = [box for label, box in canvases[name].labels if label.get_text().isdigit()]
+    assert [draw.matplotlib.colors.to_hex(box.get_facecolor()).upper() for box in boxes] == expected
+
+
+def test_every_figure_of_the_lecture_is_committed_and_no_other() -> None:
+    assert sorted(path.stem for path in IMAGES.glob("*.png")) == sorted(CONTRACT) == sorted(draw.PICTURES)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_file_is_small_opaque_described_and_twice_its_display_width(name: str) -> None:
+    path = IMAGES / f"{name}.png"
+    assert path.stat().st_size <= 40_000
+    with Image.open(path) as image:
+        assert image.width == 2 * int(image.text["Display-Width"]) == 2 * draw.PICTURES[name].width
+        assert "transparency" not in image.info
+        assert min(image.convert("RGB").getpixel((0, 0))) > 240, "the background is near white"
+        assert re.fullmatch(r"(?:[^.]|\.(?=\d))+\.", image.text["Description"]), "the description is one sentence"
+
+
+def test_files_take_at_most_400_kilobytes_together() -> None:
+    assert sum(path.stat().st_size for path in IMAGES.glob("*.png")) <= 400_000
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_text_is_legible_and_neither_clipped_nor_overlapping(name: str, canvases: dict[str, draw.Canvas]) -> None:
+    canvas = canvases[name]
+    words = {label: label.get_text() for label, _ in canvas.labels}
+    extents = {label: label.get_window_extent() for label in words}
+    for label, box in canvas.labels:
+        pixels = label.get_fontsize() * canvas.figure.dpi / 72
+        assert pixels >= 22 - 1e-9, f"{words[label]!r} is {pixels} file pixels high, 11 px at display width"
+        (left, bottom), (right, top) = extents[label].get_points()
+        assert left >= 16 and bottom >= 16, f"{words[label]!r} runs out of the margin"
+        assert right <= canvas.width * 2 - 16 and top <= canvas.height * 2 - 16, f"{words[label]!r} is clipped"
+        if box:
+            edges = box.get_window_extent()
+            assert edges.x0 + 4 <= left and right <= edges.x1 - 4, f"{words[label]!r} is wider than its box"
+            assert edges.y0 <= bottom and top <= edges.y1, f"{words[label]!r} is higher than its box"
+    for one, other in combinations(words, 2):
+        assert not extents[one].padded(-2).overlaps(extents[other]), f"{words[one]!r} overlaps {words[other]!r}"
+
+
+def test_bars_are_ordered_and_as_long_as_the_logarithm_of_their_bandwidth(canvases: dict[str, draw.Canvas]) -> None:
+    bandwidths = [link.bandwidth for link in draw.LADDER]
+    assert bandwidths == sorted(bandwidths, reverse=True)
+    bars = [patch for patch in canvases["bandwidth-ladder"].axes.patches if patch.get_window_extent().height == 44]
+    lengths = [bar.get_width() for bar in bars]
+    slope, intercept = np.polyfit(np.log10(bandwidths), lengths, 1)
+    assert slope > 0
+    assert np.allclose(lengths, slope * np.log10(bandwidths) + intercept)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("micro_batches", [1, 4, 7])
+def test_pipeline_schedule_is_possible_and_idles_as_the_formula_says(ranks: int, micro_batches: int) -> None:
+    schedule = draw.pipeline_schedule(ranks, micro_batches)
+    for row in schedule:
+        assert [each for each in row if each is not None] == list(range(micro_batches))
+    for earlier, later in zip(schedule, schedule[1:], strict=False):
+        assert all(earlier.index(each) < later.index(each) for each in range(micro_batches))
+    cells = [each for row in schedule for each in row]
+    assert cells.count(None) / len(cells) == pytest.approx((ranks - 1) / (micro_batches + ranks - 1))
+
+
+def test_pipeline_figure_states_the_bubble_fraction(canvases: dict[str, draw.Canvas]) -> None:
+    words = " ".join(label.get_text() for label, _ in canvases["pipeline-schedule"].labels)
+    assert "(p − 1)/(m + p − 1) = (2 − 1)/(4 + 2 − 1) = 1/5" in words
+    assert words.count("bubble ") == 3, "two idle slots and the formula"
+
+
+def test_script_draws_the_same_bytes_each_time(redrawn: Path, tmp_path: Path) -> None:
+    draw.write_all(tmp_path)
+    assert {
+        path.name for path in redrawn.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()
+    } == set()
+
+
+def test_committed_files_are_what_the_script_draws(redrawn: Path) -> None:
+    for pin in re.findall(r"^\w+==\S+", (IMAGES / "requirements.txt").read_text(), re.MULTILINE):
+        package, pinned = pin.split("==")
+        if version(package) != pinned:
+            pytest.skip(
+                f"{package} is {version(package)}; the files are drawn with {pinned}: see images/requirements.txt"
+            )
+    stale = [path.name for path in redrawn.iterdir() if path.read_bytes() != (IMAGES / path.name).read_bytes()]
+    assert stale == [], "run `python images/draw.py`"
