@@ -39,7 +39,7 @@ SMALL, NORMAL, LARGE = 11, 13, 15  # font sizes
 MARGIN = 16
 RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito: safe for colour-blind readers
 INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FCFCFA"
-COLOURS_PER_FILE = 24
+PALETTE_SIZE, FLAT_COLOURS, PALETTE_STEP = 48, 12, 24
 FONTS = {  # matplotlib's own copy, not the system's
     bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))
     for bold, file in ((False, "DejaVuSans.ttf"), (True, "DejaVuSans-Bold.ttf"))
@@ -160,13 +160,20 @@ class Canvas:
         self.box(MARGIN, y - 12, 54, 24, f"rank {rank}", fill=RANKS[rank])
 
     def png(self, description: str) -> bytes:
-        """The file: its commonest colours as palette, the description and the display width as metadata."""
-        self.figure.canvas.draw()
+        """The file of the rendered canvas, with the description and the display width as metadata.
+
+        Its palette takes colours in order of frequency: the first, which are the flat ones, all; then no near-doubles.
+        """
         pixels = np.asarray(self.figure.canvas.buffer_rgba())[..., :3]
         codes, counts = np.unique(pixels.astype(np.int32) @ [1 << 16, 1 << 8, 1], return_counts=True)
-        commonest = codes[np.argsort(-counts, kind="stable")[:COLOURS_PER_FILE]]
+        frequent = codes[np.argsort(-counts, kind="stable")]
+        colours = np.stack([frequent >> 16, frequent >> 8 & 255, frequent & 255], axis=1)
+        chosen = colours[:FLAT_COLOURS]
+        for colour in colours[FLAT_COLOURS:]:
+            if len(chosen) < PALETTE_SIZE and np.abs(chosen - colour).max(axis=1).min() >= PALETTE_STEP:
+                chosen = np.vstack([chosen, colour])
         palette = Image.new("P", (1, 1))
-        palette.putpalette(np.stack([commonest >> 16, commonest >> 8 & 255, commonest & 255], axis=1).ravel().tolist())
+        palette.putpalette(chosen.ravel().tolist())
         image = Image.fromarray(pixels.copy()).quantize(palette=palette, dither=Image.Dither.NONE)
         metadata = PngInfo()
         metadata.add_itxt("Description", description)
@@ -244,9 +251,9 @@ def draw_gpu_node_overview(width: int) -> Canvas:
     for y, name, facts in (
         (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
         (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
-        (214, "registers", "no bandwidth in the guides"),
-        (249, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB on H100"),
-        (305, "L2 cache", "50 MB on H100,\nno bandwidth in the guides"),
+        (208, "registers", "no cited bandwidth"),
+        (249, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB per SM on H100"),
+        (305, "L2 cache", "50 MB on H100,\nno cited bandwidth"),
         (362, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
         (418, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU"),
         (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
@@ -303,13 +310,14 @@ def draw_bandwidth_ladder(width: int) -> Canvas:
         canvas.text(left - 10, y - 8, link.name, align="right", bold=True)
         canvas.text(left - 10, y + 8, link.counts, align="right", colour=QUIET)
         canvas.box(left, y - 11, length, 22, fill=LINE, radius=0)
+        canvas.box(left + length + 3, y - 9, 64, 18, fill=PAPER)
         canvas.text(left + length + 6, y, str(link), align="left", bold=True)
     hours = round(HBM.bandwidth / ETHERNET.bandwidth / 3600)
     canvas.text(
         MARGIN,
         bottom + 68,
         f"What HBM moves in a second, gigabit Ethernet moves in {hours} hours.\n"
-        f"L1/shared memory: no bar, {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, no total in the guides.\n"
+        f"L1/shared memory has no bar: {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, but no cited total.\n"
         "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide. Wikipedia: PCI Express, Gigabit Ethernet.",
         colour=QUIET,
         align="left",
@@ -629,7 +637,7 @@ PICTURES = {
 
 
 def draw(name: str) -> Canvas:
-    """The figure, whatever the reader's matplotlib settings."""
+    """The figure, rendered, whatever the reader's matplotlib settings."""
     with matplotlib.style.context("default"):
         canvas = PICTURES[name].draw(PICTURES[name].width)
         canvas.figure.canvas.draw()

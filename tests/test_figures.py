@@ -147,6 +147,16 @@ def test_file_is_small_opaque_described_and_twice_its_display_width(name: str) -
         assert re.fullmatch(r"(?:[^.]|\.(?=\d))+\.", image.text["Description"]), "the description is one sentence"
 
 
+@pytest.mark.parametrize("name", CONTRACT)
+def test_palette_keeps_every_fill_exactly(name: str, canvases: dict[str, draw.Canvas]) -> None:
+    to_hex = draw.matplotlib.colors.to_hex
+    shapes = [shape for shape in canvases[name].axes.patches if isinstance(shape, draw.FancyBboxPatch)]
+    fills = {to_hex(shape.get_facecolor()) for shape in shapes if shape.get_facecolor()[3]}
+    with Image.open(IMAGES / f"{name}.png") as image:
+        colours = {to_hex(np.divide(colour, 255)) for _, colour in image.convert("RGB").getcolors()}
+    assert fills <= colours
+
+
 def test_files_take_at_most_400_kilobytes_together() -> None:
     assert sum(path.stat().st_size for path in IMAGES.glob("*.png")) <= 400_000
 
@@ -198,8 +208,16 @@ def test_pipeline_figure_states_the_bubble_fraction(canvases: dict[str, draw.Can
     assert words.count("bubble ") == 3, "two idle slots and the formula"
 
 
-def test_script_draws_the_same_bytes_each_time(redrawn: Path, tmp_path: Path) -> None:
-    draw.write_all(tmp_path)
+def test_script_draws_the_same_bytes_whatever_the_readers_settings(redrawn: Path, tmp_path: Path) -> None:
+    settings = {
+        "text.hinting": "none",
+        "lines.linewidth": 9,
+        "hatch.linewidth": 5,
+        "font.size": 30,
+        "path.sketch": (9, 9, 9),
+    }
+    with draw.matplotlib.rc_context(settings):
+        draw.write_all(tmp_path)
     assert {
         path.name for path in redrawn.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()
     } == set()
