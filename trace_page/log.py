@@ -1,0 +1,184 @@
+"""Finds, for each line of the real run's log, the `print` in the program that wrote it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import InputError
+
+Place = tuple[str, int]
+"""Path and line (from 1) of a print."""
+
+GPU_NUM_ELEMENTS = 100 * 1024**2
+"""Elements per rank of the lecture's benchmarks on GPUs; on CPUs they take fewer. So the log tells where it ran."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one print of one rank wrote; `rank` is None when the line does not tell."""
+
+    text: str
+    rank: int | None
+
+
+@dataclass
+class Log:
+    """The log, sorted by print.
+
+    `outputs` maps each print that has a text of its own to what it wrote; `alike` maps a print whose text is that of an
+    earlier one to the earlier one, which holds the outputs of both; `other` are the lines that belong to no print;
+    `facts` are the values that fields of one name (world_size, …) took.
+    """
+
+    outputs: dict[Place, list[Output]] = field(default_factory=dict)
+    alike: dict[Place, Place] = field(default_factory=dict)
+    other: list[str] = field(default_factory=list)
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """One sentence on what the log was recorded on, as far as its lines tell."""
+        ranks = sorted({output.rank for outputs in self.outputs.values() for output in outputs if output.rank is not None})
+        known = []
+        sizes = [int(text) for text in self.facts.get("num_elements", []) if text.isdigit()]
+        if sizes:
+            known.append("NCCL on GPUs" if max(sizes) == GPU_NUM_ELEMENTS else "gloo on CPUs")
+        worlds = self.facts.get("world_size", [])
+        if worlds:
+            known.append(f"world size {' and '.join(worlds)}")
+        if ranks:
+            consecutive = len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1
+            listed = f"{ranks[0]} to {ranks[-1]}" if consecutive else " and ".join(map(str, ranks))
+            known.append(f"lines of {'ranks' if len(ranks) > 1 else 'rank'} {listed}")
+        if not known:
+            return "Its log does not tell on what."
+        return f"Its log tells: {', '.join(known)}."
+
+
+@dataclass(frozen=True)
+class _Print:
+    """A print's text as a pattern: the literal parts in order, and the source of each field between them."""
+
+    place: Place
+    literals: tuple[str, ...]
+    fields: tuple[str, ...]
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """The fields' texts when this print can have written `text`."""
+        last = len(self.fields) - 1
+        pattern = re.escape(self.literals[0])
+        for index, (name, literal) in enumerate(zip(self.fields, self.literals[1:], strict=True)):
+            group = r"(\d+)" if name == "rank" else "(.*)" if index == last else "(.*?)"
+            part = group + re.escape(literal)
+            pattern += part if index == last else f"(?>{part})"  # Atomic: no field is tried twice, so time is linear
+        found = re.fullmatch(pattern, text, re.DOTALL)
+        return None if found is None else dict(zip(self.fields, found.groups(), strict=True))
+
+
+def load_log(path: Path, files: dict[str, str]) -> Log | None:
+    """Read the log at `path` of the program in `files` (path → source); None when there is no log.
+
+    Raises InputError when the program has prints and no line of the log is of any of them.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return None
+    prints = [found for name, source in files.items() for found in _prints(name, source)]
+    log = sort_log([line.rstrip("\r") for line in lines], prints)
+    if prints and not any(log.outputs.values()):
+        raise InputError(f"no line of {path} is of a print in {', '.join(files)}: record the log again")
+    return log
+
+
+def sort_log(lines: list[str], prints: list[_Print]) -> Log:
+    """Give each of `lines` to the print that matches with the most literal text; an indented line that matches none
+    goes on with the line above it, as in a printed matrix."""
+    log = Log()
+    first_of: dict[tuple, Place] = {}
+    patterns = []
+    for pattern in prints:
+        first = first_of.setdefault((pattern.literals, pattern.fields), pattern.place)
+        if first != pattern.place:
+            log.alike[pattern.place] = first
+        else:
+            log.outputs[first] = []
+            patterns.append(pattern)
+    patterns.sort(key=lambda pattern: -sum(map(len, pattern.literals)))
+    previous: list[Output] | None = None
+    index = 0
+    while index < len(lines):
+        place, fields, count = _owner(lines, index, patterns)
+        text = "\n".join(lines[index : index + count])
+        index += count
+        if place is not None:
+            previous = log.outputs[place]
+            previous.append(Output(text, int(fields["rank"]) if "rank" in fields else None))
+            for name, value in fields.items():
+                if name.isidentifier() and value not in log.facts.setdefault(name, []):
+                    log.facts[name].append(value)
+        elif previous and text[:1].isspace() and text.strip():
+            previous[-1] = Output(f"{previous[-1].text}\n{text}", previous[-1].rank)
+        elif text.strip():
+            previous = None
+            log.other.append(text)
+    return log
+
+
+def _owner(lines: list[str], start: int, patterns: list[_Print]) -> tuple[Place | None, dict[str, str], int]:
+    """The print that wrote the line at `start`, its fields, and how many lines it wrote."""
+    for pattern in patterns:
+        count = 1 + sum(literal.count("\n") for literal in pattern.literals)
+        fields = pattern.match("\n".join(lines[start : start + count]))
+        if fields is not None:
+            return pattern.place, fields, count
+    return None, {}, 1
+
+
+def _prints(path: str, source: str) -> Iterator[_Print]:
+    """Every print to stdout in `source` that has literal text to be known by."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            options = {keyword.arg: keyword.value for keyword in node.keywords}
+            if "file" in options:
+                continue
+            separator, end = _constant(options.get("sep"), " "), _constant(options.get("end"), "\n")
+            parts: list[str | ast.expr] = []
+            for index, argument in enumerate(node.args):
+                parts += [separator] * (index > 0) + _parts(argument)
+            pattern = _pattern((path, node.lineno), [*parts, end])
+            if pattern is not None:
+                yield pattern
+
+
+def _constant(node: ast.expr | None, default: str) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else default
+
+
+def _parts(argument: ast.expr) -> list[str | ast.expr]:
+    """The literal texts and field expressions that one printed argument consists of."""
+    if isinstance(argument, ast.Constant):
+        return [str(argument.value)]
+    if isinstance(argument, ast.JoinedStr):
+        return [
+            part.value if isinstance(part, ast.FormattedValue) else str(part.value)  # type: ignore[attr-defined]
+            for part in argument.values
+        ]
+    return [argument]
+
+
+def _pattern(place: Place, parts: list[str | ast.expr]) -> _Print | None:
+    literals, fields = [""], []
+    for part in parts:
+        if isinstance(part, str):
+            literals[-1] += part
+        else:
+            fields.append(ast.unparse(part))
+            literals.append("")
+    if not literals[-1].endswith("\n"):
+        return None  # Not a whole line: what follows it cannot be known
+    literals[-1] = literals[-1][:-1]
+    if not any(literal.strip() for literal in literals):
+        return None
+    return _Print(place, tuple(literals), tuple(fields))

@@ -1,0 +1,423 @@
+"use strict";
+(() => {
+  const $ = (selector) => document.querySelector(selector);
+  const trace = JSON.parse($("#trace").textContent);
+  const last = trace.line.length - 1;
+  const root = document.documentElement;
+  const slider = $(".controls input");
+  const panel = $("aside");
+  const outputs = [...document.querySelectorAll(".output")];
+  const toggles = { animate: "animate", raw: "raw", values: "hideEnv", notes: "showNotes" };
+
+  // What the address holds: the step, and which parts of an @animate step have appeared (counted from 0).
+  let step = 0;
+  let part = 0;
+  const view = { animate: false, raw: false, values: true, notes: false };
+
+  const lastPart = (number) => (view.animate ? (trace.parts[number] ?? 1) - 1 : 0);
+  const rowId = (file, line) => `${file ? `F${file}` : ""}L${trace.rows[file][line] ?? line}`;
+
+  // Moving
+
+  function moves(name) {
+    if (name === "back") return step - 1;
+    if (name === "next") return step < last ? step + 1 : -1;
+    return trace[name][step];
+  }
+
+  function move(name, held) {
+    if ((name === "next" || name === "overNext") && part < lastPart(step)) {
+      part += 1;
+      show();
+      return;
+    }
+    const target = moves(name);
+    if (target < 0) return;
+    go(target, held, name === "next" || name === "overNext" ? 0 : undefined);
+  }
+
+  function go(target, held = false, firstPart = undefined) {
+    step = Math.min(Math.max(target, 0), last);
+    part = Math.min(firstPart ?? Infinity, lastPart(step));
+    show();
+    writeAddress(!held);
+  }
+
+  let stepsAt;
+  function nearestStep(file, line) {
+    if (!stepsAt) {
+      stepsAt = new Map();
+      trace.line.forEach((at, number) => {
+        const key = `${trace.file[number]}:${at}`;
+        if (!stepsAt.has(key)) stepsAt.set(key, []);
+        stepsAt.get(key).push(number);
+      });
+    }
+    const found = stepsAt.get(`${file}:${line}`) ?? stepsAt.get(`${file}:${trace.rows[file]?.[line]}`);
+    if (!found) return -1;
+    const after = found[upTo(found, step - 1) + 1] ?? -1;
+    const before = found[upTo(found, step)] ?? -1;
+    return after < 0 || (before >= 0 && step - before < after - step) ? before : after;
+  }
+
+  // The index of the last entry of a sorted list that is at most `value`, by halving; -1 when there is none.
+  function upTo(list, value) {
+    let low = -1;
+    let high = list.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (list[middle] <= value) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  // Showing a step
+
+  let currentRow;
+  function show() {
+    const file = trace.file[step];
+    const row = document.getElementById(rowId(file, trace.line[step]));
+    if (currentRow !== row) {
+      if (currentRow) mark(currentRow, false);
+      currentRow = row;
+      if (row) mark(row, true);
+    }
+    reveal();
+    showValues();
+    slider.value = step;
+    const parts = lastPart(step);
+    const place = `${file ? `${trace.files[file]} ` : ""}line ${trace.line[step]}`;
+    $(".status").textContent =
+      `Step ${step} of ${last}, ${place}, function ${trace.functions[trace.function[step]]}` +
+      (parts ? `, part ${part + 1} of ${parts + 1}` : "");
+    slider.setAttribute("aria-valuetext", $(".status").textContent);
+    for (const name of ["back", "next", "overBack", "overNext", "out"]) {
+      const more = name.endsWith("ext") && part < parts;
+      button(name).setAttribute("aria-disabled", !more && moves(name) < 0);
+    }
+    if (row) keepInView(row);
+  }
+
+  function mark(row, on) {
+    row.classList.toggle("current", on);
+    if (on) row.setAttribute("aria-current", "step");
+    else row.removeAttribute("aria-current");
+    for (const number of row.querySelectorAll(".no[href]")) number.tabIndex = on ? 0 : -1;
+  }
+
+  function bottomEdge() {
+    const covered = getComputedStyle(panel).position === "fixed" ? panel.offsetHeight : 0;
+    return innerHeight - covered;
+  }
+
+  function keepInView(row) {
+    const top = $("header").offsetHeight;
+    const bottom = bottomEdge();
+    const box = row.getBoundingClientRect();
+    if (box.top >= top + 8 && (box.bottom <= bottom - 24 || box.top <= top + (bottom - top) * 0.35)) return;
+    scrollBy(0, box.top - top - (bottom - top) * 0.3);
+  }
+
+  // Content to come, in order of the step that reaches it; `reached` of it are shown. A step touches only what changes.
+  let timeline;
+  let reached;
+  function reveal() {
+    if (!view.animate) return;
+    if (!timeline) {
+      timeline = [...document.querySelectorAll("[data-at]")].map((element) => [Number(element.dataset.at), element]);
+      timeline.sort((one, other) => one[0] - other[0]);
+      for (const [, element] of timeline) element.classList.add("future");
+      reached = 0;
+    }
+    const now = step + part / (trace.parts[step] ?? 1);
+    while (reached < timeline.length && timeline[reached][0] <= now) timeline[reached++][1].classList.remove("future");
+    while (reached > 0 && timeline[reached - 1][0] > now) timeline[--reached][1].classList.add("future");
+  }
+
+  // Values
+
+  function element(name, className, ...children) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    made.append(...children);
+    return made;
+  }
+
+  function showValues() {
+    if (!view.values) return;
+    const call = trace.calls[trace.call[step]];
+    const drawn = [];
+    for (const [name, [at, what]] of Object.entries(call.values)) {
+      const index = upTo(at, step);
+      if (index < 0 || what[index] < 0) continue;
+      drawn.push(drawVariable(name, trace.values[what[index]], at[index] === step));
+    }
+    $(".values").replaceChildren(...drawn);
+    panel.classList.toggle("empty", !drawn.length);
+    const frames = [];
+    for (const [file, line, name] of call.frames) {
+      const link = element("a", "", `${name}:${line}`);
+      if (file >= 0) {
+        link.href = `#${rowId(file, line)}`;
+        link.dataset.file = file;
+        link.dataset.line = line;
+      }
+      frames.push(link, " → ");
+    }
+    $(".where").replaceChildren(...frames, element("b", "", trace.functions[trace.function[step]]));
+    if (!drawn.length) $(".values").append(element("p", "kind", "Nothing inspected in this call so far."));
+  }
+
+  function drawVariable(name, value, fresh) {
+    const head = element("div", "head", element("b", "", name));
+    const drawn = element("div", fresh ? "value fresh" : "value", head);
+    head.append(element("span", "kind", kindOf(value)));
+    const body = drawValue(value);
+    (body.className === "plain" ? head : drawn).append(body);
+    return drawn;
+  }
+
+  function kindOf(value) {
+    if (value.s) return `${value.d}, shape ${value.s.length ? value.s.join(" × ") : "()"}`;
+    return value.t.split(".").pop() + (Array.isArray(value.c) ? ` of ${value.n ?? value.c.length}` : "");
+  }
+
+  // A value as drawn: text, a table, or a list of values.
+  function drawValue(value) {
+    if (value.s) return value.s.length ? drawTensor(value.c, value.s, value.d) : plain(number(value.c, value.d));
+    if (value.c !== null && typeof value.c === "object") return drawItems(value);
+    const text = value.t === "str" ? JSON.stringify(value.c) : value.t === "bool" ? (value.c ? "True" : "False") : `${value.c}`;
+    return plain(value.n ? `${text.slice(0, -1)}… (${value.n} characters)` : text);
+  }
+
+  const plain = (text) => element("span", "plain", text);
+
+  function drawItems(value) {
+    const items = Object.entries(value.c);
+    if (!items.length) return plain(Array.isArray(value.c) ? "[]" : "{}");
+    if (Array.isArray(value.c) && value.c.every((item) => !item.s && (item.c === null || typeof item.c !== "object"))) {
+      return plain(`[${value.c.map((item) => drawValue(item).textContent).join(", ")}${value.n ? ", …" : ""}]`);
+    }
+    const list = element("ul", "");
+    for (const [key, item] of items) {
+      list.append(element("li", "", element("span", "kind", item.s ? `${key}: ${kindOf(item)} ` : `${key}: `), drawValue(item)));
+    }
+    if (value.n) list.append(element("li", "kind", `… ${value.n} in all`));
+    return list;
+  }
+
+  // As PyTorch prints numbers: 4 decimals, a point after a whole float.
+  function number(value, dtype) {
+    if (typeof value === "boolean") return value ? "True" : "False";
+    if (typeof value !== "number" || !/float|complex/.test(dtype)) return `${value}`;
+    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${value}.`;
+    const size = Math.abs(value);
+    return size >= 1e6 || size < 1e-4 ? value.toExponential(4) : value.toFixed(4);
+  }
+
+  // `contents` are the first and last elements of each long dimension; the gap between them is drawn as …
+  function drawTensor(contents, shape, dtype) {
+    const tables = element("div", "");
+    const draw = (part, sizes, prefix) => {
+      if (sizes.length > 2) {
+        part.forEach((inner, index) => {
+          const at = index < 4 || part.length === sizes[0] ? index : sizes[0] - part.length + index;
+          draw(inner, sizes.slice(1), `${prefix}${at}, `);
+        });
+        return;
+      }
+      const rows = sizes.length === 2 ? part : [part];
+      const table = element("table", "");
+      if (prefix) table.append(element("caption", "kind", `[${prefix}:, :]`));
+      const width = sizes[sizes.length - 1];
+      rows.forEach((row, index) => {
+        if (sizes.length === 2 && rows.length < sizes[0] && index === 4) table.append(tableRow(row.map(() => "⋮")));
+        const cells = row.map((value) => number(value, dtype));
+        if (row.length < width) cells.splice(4, 0, "…");
+        table.append(tableRow(cells));
+      });
+      tables.append(rows.length && rows[0].length ? table : plain("no elements"));
+    };
+    draw(contents, shape, "");
+    return tables;
+  }
+
+  const tableRow = (cells) => element("tr", "", ...cells.map((text) => element("td", "", text)));
+
+  // The address: one history entry a move, but moves of a held key or a dragged slider share one. Browsers refuse more
+  // than about 100 changes in 30 s, so from the 40th on they are put together.
+
+  const writes = [];
+  let pending;
+  function writeAddress(push) {
+    clearTimeout(pending);
+    const now = Date.now();
+    while (writes.length && now - writes[0] > 30000) writes.shift();
+    if (push && writes.length < 40) {
+      writes.push(now);
+      history.pushState(null, "", address());
+    } else {
+      pending = setTimeout(() => history.replaceState(null, "", address()), 600);
+    }
+  }
+
+  function address() {
+    const url = new URL(location.href);
+    const query = url.searchParams;
+    query.set("step", step);
+    query.delete("source");
+    query.delete("line");
+    for (const [name, parameter] of Object.entries(toggles)) {
+      if (view[name] === (name === "values")) query.delete(parameter);
+      else query.set(parameter, "1");
+    }
+    url.hash = "";
+    return url.href.replace(/#$/, "");
+  }
+
+  function readAddress() {
+    const query = new URLSearchParams(location.search);
+    for (const [name, parameter] of Object.entries(toggles)) {
+      view[name] = (query.get(parameter) === "1") !== (name === "values");
+    }
+    applyView();
+    step = Math.min(Math.max(Number.parseInt(query.get("step"), 10) || 0, 0), last);
+    const line = Number(query.get("line"));
+    const file = query.has("source") ? trace.files.indexOf(query.get("source")) : 0;
+    const target = line && file >= 0 ? nearestStep(file, line) : -1;
+    if (target >= 0) step = target;
+    part = lastPart(step);
+    show();
+    if (line && file >= 0 && target < 0) document.getElementById(rowId(file, line))?.scrollIntoView({ block: "center" });
+  }
+
+  // View
+
+  const button = (name) => buttons[name];
+  const buttons = {};
+  for (const found of document.querySelectorAll("[data-do]")) buttons[found.dataset.do] = found;
+
+  function applyView() {
+    for (const name of Object.keys(toggles)) {
+      root.toggleAttribute(`data-${name}`, view[name]);
+      button(name).setAttribute("aria-pressed", view[name]);
+    }
+    panel.hidden = !view.values;
+    $(".columns").classList.toggle("with-values", view.values);
+  }
+
+  function toggle(name) {
+    view[name] = !view[name];
+    applyView();
+    part = lastPart(step);
+    show();
+    clearTimeout(pending);
+    history.replaceState(null, "", address());
+  }
+
+  function showFold() {
+    button("outputs").setAttribute("aria-pressed", outputs.some((output) => output.open));
+  }
+
+  function foldOutputs() {
+    const open = !outputs.some((output) => output.open);
+    for (const output of outputs) output.open = open;
+    showFold();
+    if (currentRow) keepInView(currentRow);
+  }
+
+  const themes = ["auto", "light", "dark"];
+  let theme = "auto";
+  try {
+    theme = localStorage.getItem("theme") ?? "auto";
+  } catch {
+    // No storage for this file: the choice lasts as long as the page.
+  }
+  function applyTheme() {
+    if (!themes.includes(theme)) theme = "auto";
+    root.dataset.theme = theme;
+    const label = `Theme: ${theme === "auto" ? "as the system" : theme}`;
+    button("theme").setAttribute("aria-label", label);
+    button("theme").title = `${label} (T)`;
+  }
+  function nextTheme() {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    applyTheme();
+    try {
+      localStorage.setItem("theme", theme);
+    } catch {
+      // As above.
+    }
+  }
+
+  function act(name, held) {
+    if (name in toggles) toggle(name);
+    else if (name === "outputs") foldOutputs();
+    else if (name === "theme") nextTheme();
+    else if (name === "help") $("dialog").showModal();
+    else move(name, held);
+  }
+
+  // Events
+
+  const keys = {
+    ArrowLeft: "back", h: "back", ArrowRight: "next", l: "next", k: "overBack", j: "overNext", u: "out",
+    a: "animate", r: "raw", e: "values", n: "notes", o: "outputs", t: "theme", "?": "help",
+  };
+
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
+    if (event.target.matches?.(".no") && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      focusNeighbour(event.target, event.key === "ArrowDown" ? 1 : -1);
+      event.preventDefault();
+      return;
+    }
+    let name = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (event.shiftKey && event.key === "ArrowLeft") name = "overBack";
+    if (event.shiftKey && event.key === "ArrowRight") name = "overNext";
+    if (!name) return;
+    event.preventDefault();
+    act(name, event.repeat);
+  });
+
+  function focusNeighbour(from, direction) {
+    const all = [...document.querySelectorAll("a.no")].filter((link) => link.offsetParent);
+    all[all.indexOf(from) + direction]?.focus();
+  }
+
+  addEventListener("click", (event) => {
+    const pressed = event.target.closest("[data-do]");
+    if (pressed) {
+      act(pressed.dataset.do, false);
+      return;
+    }
+    const link = event.target.closest("a[data-line]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    const file = Number(link.dataset.file ?? link.closest("[data-file]").dataset.file);
+    const target = nearestStep(file, Number(link.dataset.line));
+    if (target < 0) return;
+    event.preventDefault();
+    go(target);
+  });
+
+  let dragging = false;
+  slider.addEventListener("input", () => {
+    go(Number(slider.value), dragging);
+    dragging = true;
+  });
+  slider.addEventListener("change", () => (dragging = false));
+  addEventListener("popstate", () => {
+    clearTimeout(pending);
+    readAddress();
+  });
+  addEventListener("toggle", showFold, true);
+  new ResizeObserver(() => root.style.setProperty("--top", `${$("header").offsetHeight}px`)).observe($("header"));
+
+  history.scrollRestoration = "manual";
+  root.classList.add("scripted-page");
+  for (const part of document.querySelectorAll(".controls, .status, .scripted")) part.hidden = false;
+  applyTheme();
+  showFold();
+  readAddress();
+})();

@@ -1,0 +1,318 @@
+"""Puts trace, log and template together into one HTML file."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from .errors import InputError
+from .log import Log, Output, load_log
+from .render import Renderer
+from .source import Outline, code_lines, outline
+from .steps import animated_parts, step_table, to_script_json
+from .trace import Trace, load_trace
+
+HERE = Path(__file__).parent
+TRACES = "var/traces"
+"""Where traces, logs and pages lie, relative to the sources."""
+
+COLOURS = 8
+"""Rank colours in page.css; later ranks take them again."""
+
+Place = tuple[str, int]
+
+
+@dataclass
+class Said:
+    """One thing that a statement shows in its place, and when a stepping reader first reaches it."""
+
+    html: Markup
+    at: float
+    is_note: bool
+
+
+@dataclass
+class Line:
+    """One line of code; `address` is None for a line that no step executes."""
+
+    number: int
+    code: Markup
+    indent: int
+    address: str | None
+
+
+@dataclass
+class OutputRow:
+    """All that one rank printed at one print."""
+
+    rank: int | None
+    colour: int
+    texts: list[str]
+
+
+@dataclass
+class Row:
+    """One line of code, or one statement that is shown as what it says, with the outputs below it."""
+
+    id: str
+    at: int
+    lines: list[Line]
+    said: list[Said] = field(default_factory=list)
+    callers: list[tuple[Markup, int]] = field(default_factory=list)
+    outputs: list[OutputRow] = field(default_factory=list)
+    remark: str = ""
+
+
+@dataclass
+class Section:
+    """An entry of the table of contents."""
+
+    title: str
+    is_code: bool
+    link: Markup
+    parts: list["Section"] = field(default_factory=list)
+
+
+def write_page(root: Path, lecture: str) -> str:
+    """Write `root`/var/traces/`lecture`.html, whole or not at all, and return a line that says so.
+
+    Raises InputError when trace, sources or log cannot be used.
+    """
+    traces = root / TRACES
+    trace = load_trace(traces / f"{lecture}.json", root)
+    log = load_log(traces / f"{lecture}_stdout.txt", trace.files)
+    html = build_page(lecture, root, trace, log).encode()
+    target = traces / f"{lecture}.html"
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(html)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if log is None:
+        told = f"no log {TRACES}/{lecture}_stdout.txt, so no outputs"
+    else:
+        told = f"{sum(map(len, log.outputs.values()))} outputs placed, {len(log.other)} lines of no print"
+    return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} steps, {told}"
+
+
+def build_page(lecture: str, root: Path, trace: Trace, log: Log | None) -> str:
+    """The page as HTML; the same inputs give the same bytes."""
+    builder = _Builder(root, trace, log)
+    files = [(path, builder.rows(path)) for path in trace.files]
+    contents = builder.contents()
+    style = (HERE / "page.css").read_text(encoding="utf-8") + builder.style()
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined).from_string(
+        (HERE / "page.html.j2").read_text(encoding="utf-8")
+    )
+    return template.render(
+        title=contents[0].title if contents and not contents[0].is_code else lecture,
+        lecture=lecture,
+        contents=contents,
+        files=files,
+        log=log,
+        log_name=f"{lecture}_stdout.txt",
+        other=builder.unplaced(),
+        steps=len(trace.steps),
+        table=Markup(to_script_json(step_table(trace, builder.standing_rows))),
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+class _Builder:
+    def __init__(self, root: Path, trace: Trace, log: Log | None) -> None:
+        self.trace, self.log = trace, log
+        self.paths = list(trace.files)
+        self.outline: Outline = outline(trace.files)
+        self.first_step: dict[Place, int] = {}
+        for number, step in enumerate(trace.steps):
+            self.first_step.setdefault((step.here.path, step.here.line), number)
+        self.renderer = Renderer(root, TRACES, self.link)
+        uses = {place: self.link(*target) or "" for place, target in self.outline.uses.items()}
+        self.code = {path: code_lines(path, source, uses) for path, source in trace.files.items()}
+        self.groups = self._group_renderings()
+        self.placed: set[Place] = set()
+        self.standing_rows: dict[str, dict[int, int]] = {path: {} for path in self.paths}
+
+    def id(self, path: str, line: int) -> str:
+        """The HTML id of the row of a line; the first file's, nearly always the only one, are short to link to."""
+        number = self.paths.index(path)
+        return f"L{line}" if number == 0 else f"F{number}L{line}"
+
+    def link(self, path: str, line: int) -> Markup | None:
+        """The attributes of a link to a line: with script it goes to a step there, without to the line's row."""
+        if path not in self.paths or not 1 <= line <= len(self.trace.files[path].split("\n")):
+            return None
+        first, _ = self.outline.statement.get((path, line), (line, line))
+        row = first if (path, first) in self.first_step else line
+        return Markup('href="#{}" data-file="{}" data-line="{}"').format(
+            self.id(path, row), self.paths.index(path), line
+        )
+
+    def _group_renderings(self) -> dict[Place, list[tuple[int, int]]]:
+        """For each statement that says something, by place of its first line: the steps whose renderings differ, each
+        with the line that was executed."""
+        groups: dict[Place, dict[str, tuple[int, int]]] = {}
+        for number, step in enumerate(self.trace.steps):
+            path, line = step.here.path, step.here.line
+            if step.renderings and line not in self.trace.hidden_lines[path]:
+                first, _ = self.outline.statement.get((path, line), (line, line))
+                groups.setdefault((path, first), {}).setdefault(repr(step.renderings), (number, line))
+        return {place: list(found.values()) for place, found in groups.items()}
+
+    def rows(self, path: str) -> list[Row]:
+        """All rows of a file, in its order."""
+        hidden = self.trace.hidden_lines[path]
+        prints = self._prints_by_last_line(path)
+        result: list[Row] = []
+        reached = 0
+        line, count = 1, len(self.code[path])
+        while line <= count:
+            first, last = self.outline.statement.get((path, line), (line, line))
+            says = self.groups.get((path, first))
+            numbers = range(line, (last if says else line) + 1)
+            shown = [number for number in numbers if number not in hidden]
+            steps = [self.first_step[path, number] for number in numbers if (path, number) in self.first_step]
+            reached = self._reached(path, line, steps, reached)
+            if shown:
+                row = Row(self.id(path, shown[0]), reached, [self._line(path, number) for number in shown])
+                if says:
+                    row.said = [said for step, _ in says for said in self._said(path, first, step)]
+                row.callers = [(self.link(*place) or Markup(""), place[1]) for place in self._callers(path, line)]
+                result.append(row)
+                for number in numbers:
+                    if number != shown[0]:
+                        self.standing_rows[path][number] = shown[0]
+            elif result:
+                for number in numbers:
+                    self.standing_rows[path][number] = result[-1].lines[0].number
+            for place in prints.get(numbers[-1], []):
+                if result and not hidden.intersection(range(place[1], numbers[-1] + 1)):
+                    self._add_outputs(result[-1], place)
+            line = numbers[-1] + 1
+        return result
+
+    def _reached(self, path: str, line: int, steps: list[int], before: int) -> int:
+        """The step at which a row appears in animate mode. A line that is never executed appears with the one before
+        it; what stands at module level and is never executed is there from the start."""
+        if steps:
+            return min(steps)
+        source = self.trace.files[path].split("\n")[line - 1]
+        return before if not source.strip() or source[:1].isspace() else 0
+
+    def _line(self, path: str, number: int) -> Line:
+        source = self.trace.files[path].split("\n")[number - 1]
+        executed = (path, number) in self.first_step
+        address = f"?source={path}&line={number}#{self.id(path, number)}" if executed else None
+        return Line(number, self.code[path][number - 1], len(source) - len(source.lstrip()), address)
+
+    def _said(self, path: str, line: int, number: int) -> Iterator[Said]:
+        step = self.trace.steps[number]
+        parts = animated_parts(step)
+        if parts <= 1:
+            notes = all(item.type == "note" for item in step.renderings)
+            html = Markup("\n").join(self.renderer.render(step.renderings, (path, line) in self.outline.shared))
+            yield Said(html, number, notes)
+            return
+        part = -1
+        for item in step.renderings:
+            part += item.animate
+            html = Markup("\n").join(self.renderer.render([item], joined=False))
+            yield Said(html, number + max(part, 0) / parts, item.type == "note")
+
+    def _callers(self, path: str, line: int) -> list[Place]:
+        if (path, line) not in self.outline.definitions.values():
+            return []
+        return [place for place in self.outline.callers((path, line)) if place[1] not in self.trace.hidden_lines[place[0]]]
+
+    # The log
+
+    def _prints_by_last_line(self, path: str) -> dict[int, list[Place]]:
+        """The prints of a file by the last line of their statement, under which their outputs go."""
+        found: dict[int, list[Place]] = {}
+        for place in sorted([*self.log.outputs, *self.log.alike] if self.log else []):
+            if place[0] == path:
+                found.setdefault(self.outline.statement.get(place, (0, place[1]))[1], []).append(place)
+        return found
+
+    def _add_outputs(self, row: Row, place: Place) -> None:
+        assert self.log is not None
+        self.placed.add(place)
+        outputs = self.log.outputs.get(place, [])
+        if place in self.log.alike:
+            row.remark = f"Its lines in the log look like those of line {self.log.alike[place][1]} and are shown there."
+        elif not outputs and place in self.first_step:
+            row.remark = "The log has no line of this print."
+        row.outputs += _by_rank(outputs)
+
+    def unplaced(self) -> list[str]:
+        """The lines of the log that stand under no print of the page."""
+        if self.log is None:
+            return []
+        hidden = [out.text for place, outs in self.log.outputs.items() if place not in self.placed for out in outs]
+        return hidden + self.log.other
+
+    # The table of contents
+
+    def contents(self) -> list[Section]:
+        """Main's own headings and the functions it calls, in order of execution; below each, what it leads through."""
+        sections: list[Section] = []
+        known: dict[object, Section] = {}
+        for step in self.trace.steps:
+            frames = [frame for frame in step.stack if frame.path in self.paths]
+            section = self._function(known, sections, frames[1].path, frames[1].function) if len(frames) > 1 else None
+            if section is not None and len(frames) > 2:
+                self._function(known, section.parts, frames[2].path, frames[2].function)
+            for rendering in step.renderings:
+                for level, title in self.renderer.headings(rendering):
+                    link = self.link(step.here.path, step.here.line)
+                    if link is None or (link, title) in known:
+                        continue
+                    entry = known[link, title] = Section(title, False, link)
+                    if section is None:
+                        sections.append(entry)
+                    elif section.is_code and len(frames) == 2:
+                        section.title, section.is_code = title, False
+                    elif level <= 3 and len(frames) == 2:
+                        section.parts.append(entry)
+        return sections
+
+    def _function(self, known: dict, siblings: list[Section], path: str, name: str) -> Section | None:
+        place = self.outline.definitions.get(f"{path}:{name}")
+        link = self.link(*place) if place else None
+        if link is None:
+            return None
+        if (path, name) not in known:
+            known[path, name] = Section(name, True, link)
+            siblings.append(known[path, name])
+        return known[path, name]
+
+    def style(self) -> str:
+        """The classes for styles that renderings ask for."""
+        rules = self.renderer.styles.items()
+        return "".join(f".{name}{{{rule}}}.{name}>:where(img,video){{width:inherit}}" for rule, name in rules)
+
+
+def _by_rank(outputs: list[Output]) -> list[OutputRow]:
+    """One row a rank, in order of rank, each with its lines in order of the log."""
+    rows: dict[int | None, OutputRow] = {}
+    for output in outputs:
+        colour = -1 if output.rank is None else output.rank % COLOURS
+        rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append(output.text)
+    return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)
+
+
+__all__ = ["InputError", "build_page", "write_page"]
