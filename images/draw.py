@@ -577,7 +577,7 @@ PICTURES = {
     "gpu-node-overview": Picture(
         draw_gpu_node_overview,
         640,
-        "A node of GPUs with the bandwidth of every level: SMs with registers and L1/shared memory, L2 cache and HBM "
+        "A node of GPUs with the bandwidths that are cited: SMs with registers and L1/shared memory, L2 cache and HBM "
         "inside each GPU, NVLink to an NVSwitch, and a network card per GPU to other nodes.",
     ),
     "pcie-node": Picture(
