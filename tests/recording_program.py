@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -84,11 +85,19 @@ def pipeline(rank: int, world_size: int, port: int) -> None:
 
 
 def failing(rank: int, world_size: int, port: int) -> None:
-    """Rank 1 raises, the others wait for it."""
+    """Rank 1 raises, the other one waits for it."""
     setup(rank, world_size, port)
     if rank == 1:
         raise ZeroDivisionError("rank 1 divides by zero")
     dist.barrier()
+
+
+def waiting(rank: int, world_size: int, port: int) -> None:
+    """No rank ever ends."""
+    setup(rank, world_size, port)
+    print(f"rank {rank} is waiting")
+    while True:
+        time.sleep(0.1)
 
 
 def start(program: object, world_size: int) -> None:
@@ -101,12 +110,14 @@ def start(program: object, world_size: int) -> None:
 
 def main() -> None:
     """The whole program."""
+    other = {"failing": failing, "waiting": waiting}.get(os.environ.get("RECORDING_PROGRAM"))
+    if other is not None:
+        start(other, 2)
+        return
     print("three programs")
     start(collectives, 3)
     start(training, 2)
     start(pipeline, 3)
-    if os.environ.get("RECORDING_PROGRAM_FAILS"):
-        start(failing, 2)
 
 
 if __name__ == "__main__":

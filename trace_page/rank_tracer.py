@@ -134,8 +134,8 @@ class RankTracer:
             raise TypeError(f"cannot record {function!r}: torch.multiprocessing.spawn was given no Python function")
         self._statements = statements_by_line(inspect.unwrap(function))
         self._reader = ValueReader()
-        self._steps: list[Step] = []
-        self._prints: list[Print] = []
+        self.steps: list[Step] = []
+        self.prints: list[Print] = []
         self._known: dict[str, tuple[tuple, Value]] = {}
         self._frame: FrameType | None = None
         self._statement = Statement(self._code.co_firstlineno, self._code.co_firstlineno)
@@ -147,7 +147,7 @@ class RankTracer:
 
     def run(self, *args: object) -> Rank:
         """Call the function with `args`; what it raises is raised."""
-        stdout, write = sys.stdout, sys.stdout.write
+        stdout, write, former = sys.stdout, sys.stdout.write, sys.gettrace()
 
         def write_and_note(text: str) -> int:
             self._note_printed(text)
@@ -159,9 +159,9 @@ class RankTracer:
         try:
             self._function(*args)
         finally:
-            sys.settrace(None)
+            sys.settrace(former)
             del stdout.write
-        return Rank(self._steps, self._prints)
+        return Rank(self.steps, self.prints)
 
     def _trace_calls(self, frame: FrameType, event: str, arg: object) -> Callable | None:
         """Called when a function is entered; returns what is to be called for its lines."""
@@ -225,7 +225,7 @@ class RankTracer:
             step.communications.append(communication)
         self._communications = []
         self._raised = False
-        self._steps.append(step)
+        self.steps.append(step)
 
     def _is_outermost_operation(self, frame: FrameType) -> bool:
         """Whether the per-rank program called this operation, not another operation that is made of it."""
@@ -271,4 +271,4 @@ class RankTracer:
             return
         *lines, self._unfinished_line = (self._unfinished_line + text).split("\n")
         for line in lines:
-            self._prints.append(Print(len(self._steps), self._statement.first_line, line))
+            self.prints.append(Print(len(self.steps), self._statement.first_line, line))
