@@ -39,7 +39,8 @@ class Log:
 
     def describe(self) -> str:
         """One sentence on what the log was recorded on, as far as its lines tell."""
-        ranks = sorted({output.rank for outputs in self.outputs.values() for output in outputs if output.rank is not None})
+        outputs = [output for found in self.outputs.values() for output in found]
+        ranks = sorted({output.rank for output in outputs if output.rank is not None})
         known = []
         sizes = [int(text) for text in self.facts.get("num_elements", []) if text.isdigit()]
         if sizes:

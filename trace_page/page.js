@@ -25,15 +25,19 @@
     return trace[name][step];
   }
 
+  // Whether there are parts of this step left to show, or to take away.
+  function moreParts(name) {
+    return name.endsWith("ext") ? part < lastPart(step) : name.endsWith("ack") && part > 0;
+  }
+
   function move(name, held) {
-    if ((name === "next" || name === "overNext") && part < lastPart(step)) {
-      part += 1;
+    if (moreParts(name)) {
+      part += name.endsWith("ext") ? 1 : -1;
       show();
       return;
     }
     const target = moves(name);
-    if (target < 0) return;
-    go(target, held, name === "next" || name === "overNext" ? 0 : undefined);
+    if (target >= 0) go(target, held, name.endsWith("ext") ? 0 : undefined);
   }
 
   function go(target, held = false, firstPart = undefined) {
@@ -75,7 +79,7 @@
   // Showing a step
 
   let currentRow;
-  function show() {
+  function show(scroll = true) {
     const file = trace.file[step];
     const row = document.getElementById(rowId(file, trace.line[step]));
     if (currentRow !== row) {
@@ -93,10 +97,9 @@
       (parts ? `, part ${part + 1} of ${parts + 1}` : "");
     slider.setAttribute("aria-valuetext", $(".status").textContent);
     for (const name of ["back", "next", "overBack", "overNext", "out"]) {
-      const more = name.endsWith("ext") && part < parts;
-      button(name).setAttribute("aria-disabled", !more && moves(name) < 0);
+      button(name).setAttribute("aria-disabled", !moreParts(name) && moves(name) < 0);
     }
-    if (row) keepInView(row);
+    if (row && scroll) keepInView(row);
   }
 
   function mark(row, on) {
@@ -179,8 +182,10 @@
   }
 
   function kindOf(value) {
+    if (value.t === "NoneType") return "";
     if (value.s) return `${value.d}, shape ${value.s.length ? value.s.join(" × ") : "()"}`;
-    return value.t.split(".").pop() + (Array.isArray(value.c) ? ` of ${value.n ?? value.c.length}` : "");
+    const counted = value.t === "list" || value.t === "tuple";
+    return value.t.split(".").pop() + (counted ? ` of ${value.n ?? value.c.length}` : "");
   }
 
   // A value as drawn: text, a table, or a list of values.
@@ -288,8 +293,13 @@
     const target = line && file >= 0 ? nearestStep(file, line) : -1;
     if (target >= 0) step = target;
     part = lastPart(step);
-    show();
-    if (line && file >= 0 && target < 0) document.getElementById(rowId(file, line))?.scrollIntoView({ block: "center" });
+    // An address that asks for no step opens at the top, where the contents are.
+    const asked = query.has("step") || query.has("line");
+    show(asked);
+    if (!asked) scrollTo(0, 0);
+    const row = line && file >= 0 && target < 0 ? document.getElementById(rowId(file, line)) : null;
+    if (row?.closest(".preamble")) row.closest(".preamble").open = true;
+    row?.scrollIntoView({ block: "center" });
   }
 
   // View
@@ -417,6 +427,7 @@
   history.scrollRestoration = "manual";
   root.classList.add("scripted-page");
   for (const part of document.querySelectorAll(".controls, .status, .scripted")) part.hidden = false;
+  for (const preamble of document.querySelectorAll(".preamble")) preamble.open = false;
   applyTheme();
   showFold();
   readAddress();

@@ -104,13 +104,12 @@ def write_page(root: Path, lecture: str) -> str:
 def build_page(lecture: str, root: Path, trace: Trace, log: Log | None) -> str:
     """The page as HTML; the same inputs give the same bytes."""
     builder = _Builder(root, trace, log)
-    files = [(path, builder.rows(path)) for path in trace.files]
+    files = [(path, *_split_preamble(builder.rows(path))) for path in trace.files]
     contents = builder.contents()
     style = (HERE / "page.css").read_text(encoding="utf-8") + builder.style()
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined).from_string(
-        (HERE / "page.html.j2").read_text(encoding="utf-8")
-    )
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string((HERE / "page.html.j2").read_text(encoding="utf-8"))
     return template.render(
         title=contents[0].title if contents and not contents[0].is_code else lecture,
         lecture=lecture,
@@ -236,7 +235,8 @@ class _Builder:
     def _callers(self, path: str, line: int) -> list[Place]:
         if (path, line) not in self.outline.definitions.values():
             return []
-        return [place for place in self.outline.callers((path, line)) if place[1] not in self.trace.hidden_lines[place[0]]]
+        hidden = self.trace.hidden_lines
+        return [(caller, at) for caller, at in self.outline.callers((path, line)) if at not in hidden[caller]]
 
     # The log
 
@@ -303,7 +303,13 @@ class _Builder:
     def style(self) -> str:
         """The classes for styles that renderings ask for."""
         rules = self.renderer.styles.items()
-        return "".join(f".{name}{{{rule}}}.{name}>:where(img,video){{width:inherit}}" for rule, name in rules)
+        return "".join(f".{name}{{{rule};max-width:100%}}.{name}>:where(img,video){{width:inherit}}" for rule, name in rules)
+
+
+def _split_preamble(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """The docstring, imports and settings at the top of a file, which the page folds, and the rest."""
+    first = next((index for index, row in enumerate(rows) if any(line.address for line in row.lines)), 0)
+    return rows[:first], rows[first:]
 
 
 def _by_rank(outputs: list[Output]) -> list[OutputRow]:

@@ -192,7 +192,7 @@ class Renderer:
                 return Markup('<a href="{}"><code>{}</code></a> ({}, line {})').format(address, label, path, line)
             return Markup("<code>{}</code> ({}, line {})").format(label, path, line)
         reference = item.external_link or {}
-        title = _text(reference.get("title") or reference.get("url") or label)
+        title = _text(reference.get("title") or reference.get("url") or label).strip()
         address = self.address(_text(reference["url"])) if reference.get("url") else None
         if address is not None:
             shown = Markup('<a href="{}">{}</a>').format(address, title)

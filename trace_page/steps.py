@@ -6,9 +6,8 @@ The result is one JSON object of arrays indexed by step (line, call, …) and ta
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from .trace import Step, Trace
+from .trace import Json, Step, Trace
 
 WHOLE = 8
 HEAD, TAIL = 4, 2
@@ -21,7 +20,7 @@ MAX_TEXT = 400
 """A longer string is shown by its first MAX_TEXT characters."""
 
 
-def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Any]:
+def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Json]:
     """The table for page.js.
 
     `rows` says for lines that have no row of their own on the page (within a statement that is shown as narration, or
@@ -33,7 +32,7 @@ def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Any]:
     paths = list(trace.files)
     depths = [len(step.stack) for step in trace.steps]
     calls: dict[tuple, int] = {}
-    call_table: list[dict[str, Any]] = []
+    call_table: list[dict[str, Json]] = []
     values: dict[str, int] = {}
     call_of = []
     for number, step in enumerate(trace.steps):
@@ -60,9 +59,7 @@ def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Any]:
         "calls": call_table,
         "values": [json.loads(text) for text in values],
         "overNext": _nearest(depths, allow_equal=True),
-        "overBack": [
-            -1 if found == -1 else len(depths) - 1 - found for found in reversed(_nearest(depths[::-1], allow_equal=True))
-        ],
+        "overBack": _nearest(depths, allow_equal=True, backwards=True),
         "out": _nearest(depths, allow_equal=False),
         "rows": [rows[path] for path in paths],
         "parts": {number: parts for number, step in enumerate(trace.steps) if (parts := animated_parts(step)) > 1},
@@ -87,22 +84,22 @@ def _index(paths: Sequence[str], path: str) -> int:
     return paths.index(path) if path in paths else -1
 
 
-def _nearest(depths: Sequence[int], allow_equal: bool) -> list[int]:
-    """For each step the next one that is less deep in the stack (or equally deep, if allowed); -1 when there is none."""
+def _nearest(depths: Sequence[int], allow_equal: bool, backwards: bool = False) -> list[int]:
+    """For each step the next (or last) one less deep in the stack, or equally deep if allowed; -1 when there is none."""
     found = [-1] * len(depths)
     waiting: list[int] = []
-    for number, depth in enumerate(depths):
-        while waiting and (depth < depths[waiting[-1]] or (allow_equal and depth == depths[waiting[-1]])):
+    for number in reversed(range(len(depths))) if backwards else range(len(depths)):
+        while waiting and depths[number] < depths[waiting[-1]] + allow_equal:
             found[waiting.pop()] = number
         waiting.append(number)
     return found
 
 
-def _compact(value: dict[str, Any]) -> dict[str, Any]:
+def _compact(value: dict[str, Json]) -> dict[str, Json]:
     """An edtrace value with short keys (t type, d dtype, s shape, c contents), cut to what a panel can show; `n` is the
     full length of a string, list or dict that was cut."""
     contents, shape = value["contents"], value.get("shape")
-    result: dict[str, Any] = {"t": value["type"]}
+    result: dict[str, Json] = {"t": value["type"]}
     if shape is not None:
         result |= {"d": str(value.get("dtype")).removeprefix("torch."), "s": shape, "c": _corner(contents)}
     elif isinstance(contents, dict):
@@ -119,7 +116,7 @@ def _compact(value: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _corner(contents: Any) -> Any:
+def _corner(contents: Json) -> Json:
     if not isinstance(contents, list):
         return _number(contents)
     if len(contents) > WHOLE:
@@ -127,8 +124,8 @@ def _corner(contents: Any) -> Any:
     return [_corner(item) for item in contents]
 
 
-def _number(value: Any) -> Any:
+def _number(value: Json) -> Json:
     """JSON has no inf and nan, nor whole numbers that a browser reads exactly above 2**53: these go as text."""
-    if isinstance(value, float) and not math.isfinite(value) or isinstance(value, int) and abs(value) > 2**53:
+    if (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > 2**53):
         return str(value)
     return value

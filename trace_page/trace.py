@@ -7,6 +7,9 @@ from typing import Any
 
 from .errors import InputError
 
+Json = Any
+"""Anything that JSON can hold, as json.loads gives it."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -22,9 +25,9 @@ class Rendering:
     """One thing that a line shows in its place; the fields are edtrace's."""
 
     type: str
-    data: Any
-    style: dict[str, Any]
-    external_link: dict[str, Any] | None
+    data: Json
+    style: dict[str, Json]
+    external_link: dict[str, Json] | None
     internal_link: tuple[str, int] | None
     animate: bool
 
@@ -34,7 +37,7 @@ class Step:
     """One executed line. `env` holds what it inspected (edtrace values), and None for what it cleared."""
 
     stack: tuple[Frame, ...]
-    env: dict[str, Any]
+    env: dict[str, Json]
     renderings: tuple[Rendering, ...]
 
     @property
@@ -90,7 +93,8 @@ def _check_unchanged(path: Path, name: str, traced: str) -> None:
     if current == traced:
         return
     old, new = traced.split("\n"), current.split("\n")
-    line = next((n for n, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+    differing = (n for n, (before, now) in enumerate(zip(old, new, strict=False)) if before != now)
+    line = next(differing, min(len(old), len(new)))
     raise InputError(f"{name} has changed since it was traced, first at line {line + 1}: {again}")
 
 
@@ -98,7 +102,7 @@ class _ShapeError(Exception):
     """A part of the JSON is not what edtrace writes; the message says which."""
 
 
-def _get(parent: Any, key: str | int, kinds: type | tuple[type, ...], where: str) -> Any:
+def _get(parent: Json, key: str | int, kinds: type | tuple[type, ...], where: str) -> Json:
     """`parent[key]`, which must be there and of one of `kinds` (bool is no int here)."""
     here = f"{where}[{key}]" if isinstance(key, int) else f"{where}.{key}".lstrip(".")
     try:
@@ -112,7 +116,7 @@ def _get(parent: Any, key: str | int, kinds: type | tuple[type, ...], where: str
     return value
 
 
-def _trace(data: Any) -> Trace:
+def _trace(data: Json) -> Trace:
     if not isinstance(data, dict):
         raise _ShapeError(f"it is a {type(data).__name__}, not an object with files and steps")
     files = _get(data, "files", dict, "")
@@ -157,7 +161,7 @@ def _step(raw_steps: list, index: int, line_counts: dict[str, int]) -> Step:
     return Step(tuple(frames), env, tuple(renderings))
 
 
-def _check_value(value: Any, where: str) -> None:
+def _check_value(value: Json, where: str) -> None:
     """A value is {type, contents, dtype, shape}; contents of a list or dict are values again, of a tensor numbers."""
     _get(value, "type", str, where)
     if "contents" not in value:
@@ -173,7 +177,7 @@ def _check_value(value: Any, where: str) -> None:
             _check_value(_get(contents, key, dict, f"{where}.contents"), f"{where}.contents[{key}]")
 
 
-def _check_tensor(contents: Any, shape: list[int], where: str) -> None:
+def _check_tensor(contents: Json, shape: list[int], where: str) -> None:
     if not shape:
         if isinstance(contents, list | dict):
             raise _ShapeError(f"{where} has shape [] and contents that are not one number")

@@ -1,0 +1,75 @@
+"""What the page's tests share: a small lesson, traced and run for real, its page, and one browser for all tests."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from page_browser import NoBrowserError, launched
+from PIL import Image, PngImagePlugin
+from playwright.sync_api import Browser, Page
+
+from trace_page.page import write_page
+
+SOURCES = Path(__file__).parent / "page_fixture"
+
+
+@pytest.fixture(scope="session")
+def lesson(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the lesson's sources, trace, log and page."""
+    directory = tmp_path_factory.mktemp("lesson")
+    for source in SOURCES.glob("*.py"):
+        (directory / source.name).write_bytes(source.read_bytes())
+    description = PngImagePlugin.PngInfo()
+    description.add_text("Description", "Four ranks in a row")
+    Image.new("RGB", (400, 200), "#0072b2").save(directory / "picture.png", pnginfo=description)
+    (directory / "clip.mp4").write_bytes(bytes(100))
+    (directory / "var/traces").mkdir(parents=True)
+    traced = [sys.executable, "-m", "edtrace.execute", "-m", "lesson"]
+    tracing = subprocess.Popen(traced, cwd=directory, stdout=subprocess.DEVNULL)
+    with open(directory / "var/traces/lesson_stdout.txt", "wb") as log:
+        subprocess.run([sys.executable, "lesson.py"], cwd=directory, stdout=log, check=True)
+    assert tracing.wait() == 0
+    write_page(directory, "lesson")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def trace(lesson: Path) -> dict:
+    """The lesson's trace, as edtrace wrote it."""
+    return json.loads((lesson / "var/traces/lesson.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser; without one the tests that need it fail and say what to install."""
+    try:
+        with launched() as browser:
+            yield browser
+    except NoBrowserError as error:
+        pytest.fail(str(error))
+
+
+@pytest.fixture
+def open_page(browser: Browser, lesson: Path) -> Iterator[Callable[..., Page]]:
+    """Opens the lesson's page at an address; fails the test on any error, refused resource or request of a page."""
+    pages, trouble = [], []
+
+    def open_at(query: str = "", width: int = 1280, height: int = 900, **options: object) -> Page:
+        page = browser.new_page(viewport={"width": width, "height": height}, **options)
+        pages.append(page)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("request", lambda request: None if _is_local(request.url) else trouble.append(request.url))
+        page.goto((lesson / "var/traces/lesson.html").as_uri() + query)
+        return page
+
+    def _is_local(url: str) -> bool:
+        return url.startswith(("file:", "data:"))
+
+    yield open_at
+    for page in pages:
+        page.close()
+    assert not trouble
