@@ -2,13 +2,17 @@
 
 import atexit
 import importlib
+import inspect
+import logging
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import sys
 import threading
 import time
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +33,9 @@ CPU_NUM_ELEMENTS = 2**22
 RANK_TIMEOUT = timedelta(seconds=25)
 """How long a rank waits for another one in a collective. With the 30 s that torch.multiprocessing.spawn then grants a
 rank that does not even react to SIGTERM, every run that got stuck ends within a minute."""
+
+LAUNCH_TIMEOUT = timedelta(minutes=2)
+"""Under a launcher: how long ranks wait for all to start, and for the end of a demo in which they take no part."""
 
 FAILURE_DELAY = 0.5
 """Seconds between a rank's failure and its exit, see `_leave_after_failure`."""
@@ -78,15 +85,57 @@ def plan_run(world_size: int, num_gpus: int) -> RunPlan:
 
 def benchmark_num_elements(world_size: int) -> int:
     """How many float32 elements each of `world_size` ranks gives to a benchmark: few on CPUs, see CPU_NUM_ELEMENTS."""
-    traced = sys.gettrace() is not None  # nothing is measured then, and the trace is the same on every machine
-    on_gpus = plan_run(world_size, torch.cuda.device_count()).backend == "nccl"
-    return GPU_NUM_ELEMENTS if on_gpus and not traced else CPU_NUM_ELEMENTS
+    if sys.gettrace() is not None:  # nothing is measured then, and the trace is the same on every machine
+        return CPU_NUM_ELEMENTS
+    if launch := launched():
+        on_gpus = rank_device(launch.rank).type == "cuda"
+    else:
+        on_gpus = plan_run(requested.world_size or world_size, torch.cuda.device_count()).backend == "nccl"
+    return GPU_NUM_ELEMENTS if on_gpus else CPU_NUM_ELEMENTS
+
+
+@dataclass
+class Request:
+    """What the command line asked for, see `lecture_util.run`."""
+
+    world_size: int | None = None
+    """Run every demo on this many ranks, where its sizes allow it."""
+
+    sections: tuple[str, ...] = ()
+    """Run these sections only. A demo of theirs that cannot run is an error then, and not a notice."""
+
+
+requested = Request()
+
+
+class DemoCannotRun(Exception):
+    """The sizes of a demo that was asked for do not divide among the ranks."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What torchrun tells each process that it starts: https://docs.pytorch.org/docs/stable/elastic/run.html"""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+
+def launched() -> Launch | None:
+    """This process as a rank that a launcher such as torchrun has started, or None if nobody did."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    if any(name not in os.environ for name in (*names, "MASTER_ADDR", "MASTER_PORT")):
+        return None
+    return Launch(*(int(os.environ[name]) for name in names))
 
 
 @cache
-def notify(message: str) -> None:
-    """Say `message` on stderr, once in a run."""
-    print(message, file=sys.stderr, flush=True)
+def notify(message: str | None) -> None:
+    """Say `message`, if there is one, on stderr, once in a run: under a launcher, rank 0 says it."""
+    launch = launched()
+    if message and (launch is None or launch.rank == 0):
+        print(message, file=sys.stderr, flush=True)
 
 
 class DisableDistributed:
@@ -111,8 +160,9 @@ class DisableDistributed:
 def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
     """Run `func(rank, world_size, *args, *kwargs.values())` in one process for each rank, and wait for all of them.
 
-    Under a tracer, run it once, here, as rank 0, with communication switched off. Raises what
-    `torch.multiprocessing.spawn` raises when a rank fails; no process outlives the call.
+    Under a tracer, run it once, here, as rank 0, with communication switched off. Under a launcher, this process is a
+    rank already and runs it itself. Raises what `torch.multiprocessing.spawn` raises when a rank fails; no process
+    outlives the call.
     """
     if sys.gettrace() is not None:
         if not _is_traced_by_edtrace():
@@ -121,11 +171,62 @@ def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any)
         with DisableDistributed():
             func(0, world_size, *args, *kwargs.values())
         return
-    plan = plan_run(world_size, torch.cuda.device_count())
-    if plan.notice:
+    if launch := launched():
+        _run_as_launched(launch, func, world_size, (*args, *kwargs.values()))
+        return
+    plan = plan_run(requested.world_size or world_size, torch.cuda.device_count())
+    if not requested.sections:  # else wait whether it can run: if not, that is all there is to say
         notify(plan.notice)
-    with _rendezvous(plan), _no_process_left():
-        mp.spawn(func, args=(plan.world_size, *args, *kwargs.values()), nprocs=plan.world_size, join=True)
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # else it tells how it ends each rank
+    try:
+        with _rendezvous(plan), _no_process_left():
+            mp.spawn(func, args=(plan.world_size, *args, *kwargs.values()), nprocs=plan.world_size, join=True)
+        notify(plan.notice)
+    except mp.ProcessRaisedException as failure:
+        if requested.world_size is None or not _skip_if_sizes_do_not_divide(func, plan.world_size, str(failure)):
+            raise
+
+
+def _run_as_launched(launch: Launch, func: Callable[..., None], world_size: int, args: tuple) -> None:
+    """Run `func` on the first `world_size` launched ranks, or on all if there are fewer; the others wait.
+
+    A benchmark, which is a program that takes `num_elements`, always runs on all of them: it measures their links.
+    """
+    if "num_elements" in inspect.signature(func).parameters:
+        world_size = launch.world_size
+    world_size = min(world_size, launch.world_size)
+    if rank_device(launch.rank).type == "cpu":
+        notify("Running on CPU with gloo: bandwidths are those of the machines' memory and network, not of GPU links.")
+    _start_next_demo()
+    if launch.rank < world_size:
+        try:
+            func(launch.rank, world_size, *args)
+        except AssertionError:
+            if not _skip_if_sizes_do_not_divide(func, world_size, traceback.format_exc()):
+                raise
+            dist.barrier()  # every rank has come this far, and none leaves before the others have
+            dist.destroy_process_group()
+            report_rank_done()
+    # All ranks begin the next demo together, so that none of them waits in it while others are still in this one.
+    store = _demo_store()
+    if store.add("num_done", 1) == launch.world_size:
+        store.set("all_done", "")
+    store.wait(["all_done"], LAUNCH_TIMEOUT)
+
+
+def _skip_if_sizes_do_not_divide(func: Callable[..., None], world_size: int, failure: str) -> bool:
+    """Whether `failure`, a traceback, ends in `int_divide`: then say that this demo is left out.
+
+    Raises DemoCannotRun instead if the user asked for its section.
+    """
+    match = re.search(r"in int_divide\n(?:.*\n)+?AssertionError: (.*)", failure)
+    if match is None:
+        return False
+    message = f"{func.__name__} cannot run on {world_size} ranks: {match[1]}"
+    if requested.sections:
+        raise DemoCannotRun(message)
+    notify(message)
+    return True
 
 
 def _is_traced_by_edtrace() -> bool:
@@ -157,8 +258,7 @@ def _rendezvous(plan: RunPlan) -> Iterator[None]:
     variables = {STORE_PORT: str(store.port)}
     if plan.backend == "gloo":
         variables["CUDA_VISIBLE_DEVICES"] = ""  # every rank computes on the CPU, also where there is a GPU
-        loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
-        if loopback:  # else gloo looks up the hostname, which not every machine can resolve
+        if loopback := _loopback():
             variables["GLOO_SOCKET_IFNAME"] = loopback
     former = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -175,6 +275,11 @@ def _rendezvous(plan: RunPlan) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _loopback() -> str | None:
+    """The loopback interface's name. Given it, gloo need not look up the hostname, which not every machine resolves."""
+    return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
 
 
 @contextmanager
@@ -203,8 +308,12 @@ def _end_ranks_that_hang(store: dist.TCPStore, world_size: int, finished: thread
 
 
 def rank_device(rank: int) -> torch.device:
-    """The device of rank `rank`: its own GPU, or the CPU."""
-    return cuda_if_available(rank)
+    """The device of rank `rank`: its own GPU, or the CPU. Under a launcher, a rank's GPU is that of its local rank."""
+    launch = launched()
+    if launch is None:
+        return cuda_if_available(rank)
+    has_gpu = launch.local_world_size <= torch.cuda.device_count()
+    return cuda_if_available(launch.local_rank) if has_gpu else torch.device("cpu")
 
 
 def prepare_rank(rank: int, world_size: int) -> dict[str, Any]:
@@ -214,17 +323,20 @@ def prepare_rank(rank: int, world_size: int) -> dict[str, Any]:
     """
     if DisableDistributed.depth:
         return {}
-    if STORE_PORT not in os.environ:
-        raise RuntimeError(f"Rank {rank} of {world_size} finds no other rank: start the ranks with spawn(...)")
+    launch = launched()
+    if launch is None and STORE_PORT not in os.environ:
+        raise RuntimeError(f"Rank {rank} of {world_size} finds no other: start the ranks with spawn(...) or torchrun")
     atexit.register(_leave_after_failure)
-    if multiprocessing.parent_process():
+    if launch or multiprocessing.parent_process():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C also ends a rank that waits in a collective
+    if multiprocessing.parent_process():
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # Each line that is printed reaches stdout in one write, whatever other ranks print at the same moment.
     sys.stdout.reconfigure(line_buffering=True, write_through=False)
-    torch.set_num_threads(max(1, _num_cores() // world_size))
+    torch.set_num_threads(max(1, _num_cores() // (launch.local_world_size if launch else world_size)))
 
-    options = {"rank": rank, "world_size": world_size, "store": _join_store(), "timeout": RANK_TIMEOUT}
+    store = _demo_store() if launch else _join_store()
+    options = {"rank": rank, "world_size": world_size, "store": store, "timeout": RANK_TIMEOUT}
     device = rank_device(rank)
     if device.type == "cpu":
         return options | {"backend": "gloo"}
@@ -238,6 +350,40 @@ def _join_store() -> dist.TCPStore:
     """Connect to the store that `_rendezvous` holds in the process which started this rank."""
     port = int(os.environ[STORE_PORT])
     return dist.TCPStore("127.0.0.1", port, is_master=False, timeout=RANK_TIMEOUT, use_libuv=USE_LIBUV)
+
+
+@cache
+def _launcher_store() -> dist.Store:
+    """The store that the launcher provides. All ranks have come when it returns."""
+    launch = launched()
+    if launch.local_world_size == launch.world_size and (loopback := _loopback()):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    try:
+        store, _, _ = next(dist.rendezvous("env://", timeout=LAUNCH_TIMEOUT))
+        if store.add("num_started", 1) == launch.world_size:
+            store.set("all_started", "")
+        store.wait(["all_started"], LAUNCH_TIMEOUT)
+    except dist.DistError as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise TimeoutError(
+            f"Rank {launch.rank} waited {LAUNCH_TIMEOUT.total_seconds():.0f} s at {where}, and not all of the "
+            f"{launch.world_size} ranks came: see that each node runs the same command, and that they reach each other"
+        ) from error
+    return store
+
+
+_num_demos = 0
+
+
+def _start_next_demo() -> None:
+    """Count the demos of a launched run."""
+    global _num_demos
+    _num_demos += 1
+
+
+def _demo_store() -> dist.Store:
+    """A fresh part of the launcher's store for each demo, as joining twice through the same keys can hang."""
+    return dist.PrefixStore(f"demo {_num_demos}", _launcher_store())
 
 
 def _num_cores() -> int:
@@ -268,5 +414,6 @@ def report_rank_done() -> None:
     if DisableDistributed.depth:
         return
     atexit.unregister(_leave_after_failure)
-    store = _join_store()
-    store.set(f"left/{store.add('num_left', 1)}", str(os.getpid()))
+    if not launched():
+        store = _join_store()
+        store.set(f"left/{store.add('num_left', 1)}", str(os.getpid()))

@@ -1,11 +1,15 @@
 """What the lecture's narration and its command line need besides edtrace."""
 
+import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import edtrace
 import torch.multiprocessing as mp
+
+from gpu_util import DemoCannotRun, launched, requested
 
 LECTURE_DIR = Path(__file__).resolve().parent
 
@@ -37,9 +41,34 @@ def image(path: str, width: int) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run the lecture as a command: a rank that fails, or Ctrl-C, ends it with a message and a non-zero exit code."""
+    """Run the lecture as a command: parse its arguments, and end with a message and an exit code when a rank fails."""
+    sections = _sections(main)
+    parser = _OneLineParser(description="Run the lecture's demos on real processes, one for each rank.")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"run just these sections: {', '.join(sections)} (default: all)"
+    )
+    parser.add_argument(
+        "--world-size",
+        type=int,
+        metavar="N",
+        help="run every demo on N ranks, where its sizes divide by N (default: as the lecture says; under torchrun, "
+        "the launcher decides)",
+    )
+    arguments = parser.parse_args()
+    for name in arguments.sections:
+        if name not in sections:
+            parser.error(f"no section {name!r}: choose from {', '.join(sections)}")
+    if arguments.world_size is not None and arguments.world_size < 1:
+        parser.error(f"--world-size must be at least 1, not {arguments.world_size}")
+    if arguments.world_size is not None and launched():
+        parser.error("--world-size is the launcher's to say: leave it out under torchrun")
+    requested.world_size, requested.sections = arguments.world_size, tuple(arguments.sections)
+
     try:
-        main()
+        for section in [sections[name] for name in arguments.sections] or [main]:
+            section()
+    except DemoCannotRun as failure:
+        parser.error(str(failure))
     except mp.ProcessRaisedException as failure:
         sys.exit(f"Rank {failure.error_index} raised an error, and the run ends:{failure}")
     except mp.ProcessExitedException as failure:
@@ -50,3 +79,16 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("Interrupted: every rank has ended.", file=sys.stderr)
         sys.exit(130)
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _sections(main: Callable[[], None]) -> dict[str, Callable[[], None]]:
+    """The functions of its own module that `main` calls, by name, in the order of the lecture."""
+    called = {name: main.__globals__.get(name) for name in main.__code__.co_names}
+    return {name: value for name, value in called.items() if getattr(value, "__module__", "") == main.__module__}
