@@ -139,7 +139,6 @@ class RankTracer:
         self._known: dict[str, tuple[tuple, Value]] = {}
         self._frame: FrameType | None = None
         self._statement = Statement(self._code.co_firstlineno, self._code.co_firstlineno)
-        self._start = -1
         self._raised = False
         self._communications: list[tuple[Communication, list[object]]] = []
         self._unfinished_line = ""
@@ -184,10 +183,9 @@ class RankTracer:
         elif event == "line":
             line = frame.f_lineno
             statement = self._statements.get(line) or Statement(line, line)
-            # The lines of one statement come in any order; it runs once more only from its first instruction.
-            if statement is not self._statement or frame.f_lasti <= self._start:
+            if statement is not self._statement:  # else execution has come to another of its lines
                 self._end_statement()
-                self._statement, self._start = statement, frame.f_lasti
+                self._statement = statement
         return self._trace_lines
 
     def _end_statement(self) -> None:
@@ -240,14 +238,13 @@ class RankTracer:
         """Note what goes into a communicating function, `frame` of which has just been entered."""
         arguments = frame.f_locals
         written = self._statement.arguments.get(operation, {})
-        self._reader.start_over()
         communication = Communication(operation, [])
         objects = []
         for parameter, role in ROLES[operation].items():
             argument = arguments[parameter]
             if argument is not None:  # as is the list of a scatter or gather on a rank that is not the root
                 expression = written.get(parameter) or self._variable_holding(argument) or parameter
-                communication.tensors.append(TensorArgument(expression, role, self._reader.read(argument)))
+                communication.tensors.append(TensorArgument(expression, role, self._reader.read_now(argument)))
                 objects.append(argument)
         if "op" in arguments:
             communication.reduce_op = str(arguments["op"]).rpartition(".")[2]

@@ -38,6 +38,15 @@ class ValueReader:
         """Time has passed: what a tensor holds has to be looked at again."""
         self._former, self._tensors = self._tensors, {}
 
+    def read_now(self, value: object) -> Value:
+        """`value` as it is now, also when it has been read since `start_over`."""
+        kept = self._former, self._tensors
+        self.start_over()
+        try:
+            return self.read(value)
+        finally:
+            self._former, self._tensors = kept
+
     def read(self, value: object, depth: int = 0) -> Value:
         """`value` as a value of a recording."""
         kind = type(value)
@@ -129,7 +138,8 @@ def _summary(content: np.ndarray | None) -> dict[str, Value]:
     if flat.dtype.kind in "biuf":
         with np.errstate(all="ignore"):
             wide = flat.astype(np.float64)
-            summary |= {"mean": _rounded(wide.mean()), "norm": _rounded(np.linalg.norm(wide))}
+            # Not np.linalg.norm: its threads would fight with those of the other ranks over the cores.
+            summary |= {"mean": _rounded(wide.mean()), "norm": _rounded(np.sqrt(np.square(wide).sum()))}
     return summary
 
 
