@@ -295,16 +295,30 @@ def _no_process_left() -> Iterator[None]:
 
 
 def _end_ranks_that_hang(store: dist.TCPStore, world_size: int, finished: threading.Event) -> None:
-    """Kill ranks that are past `report_rank_done` and still there a while later: nobody else would notice them."""
-    keys = [f"left/{count}" for count in range(1, world_size + 1)]
+    """Kill ranks that are still there a while after one has failed, or after all are done.
+
+    torch.multiprocessing.spawn waits for the latter for ever, and 30 s for one that does not react to SIGTERM.
+    """
     while not finished.wait(0.2):
-        if store.check(keys) and not finished.wait(RANK_TIMEOUT.total_seconds()):
-            for key in keys:
-                try:
-                    os.kill(int(store.get(key)), getattr(signal, "SIGKILL", signal.SIGTERM))
-                except ProcessLookupError:
-                    pass  # this one has ended properly
-            return
+        if store.add("num_failed", 0):
+            grace_period = FAILURE_DELAY + 3
+        elif store.add("num_done", 0) == world_size:
+            grace_period = RANK_TIMEOUT.total_seconds()
+        else:
+            continue
+        if not finished.wait(grace_period):
+            for rank in range(world_size):
+                if store.check([f"pid/{rank}"]):
+                    _kill(int(store.get(f"pid/{rank}")))
+        return
+
+
+def _kill(pid: int) -> None:
+    """End a process at once, if it has not ended by itself."""
+    try:
+        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows, SIGTERM ends it as surely
+    except OSError:
+        pass
 
 
 def rank_device(rank: int) -> torch.device:
@@ -335,7 +349,8 @@ def prepare_rank(rank: int, world_size: int) -> dict[str, Any]:
     sys.stdout.reconfigure(line_buffering=True, write_through=False)
     torch.set_num_threads(max(1, _num_cores() // (launch.local_world_size if launch else world_size)))
 
-    store = _demo_store() if launch else _join_store()
+    store = _demo_store() if launch else _spawn_store()
+    store.set(f"pid/{rank}", str(os.getpid()))
     options = {"rank": rank, "world_size": world_size, "store": store, "timeout": RANK_TIMEOUT}
     device = rank_device(rank)
     if device.type == "cpu":
@@ -346,7 +361,8 @@ def prepare_rank(rank: int, world_size: int) -> dict[str, Any]:
     return options | {"backend": "nccl", "device_id": device}
 
 
-def _join_store() -> dist.TCPStore:
+@cache
+def _spawn_store() -> dist.TCPStore:
     """Connect to the store that `_rendezvous` holds in the process which started this rank."""
     port = int(os.environ[STORE_PORT])
     return dist.TCPStore("127.0.0.1", port, is_master=False, timeout=RANK_TIMEOUT, use_libuv=USE_LIBUV)
@@ -405,6 +421,8 @@ def _leave_after_failure() -> None:
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    if not launched():
+        _spawn_store().add("num_failed", 1)
     time.sleep(FAILURE_DELAY)
     os._exit(1)
 
@@ -415,5 +433,4 @@ def report_rank_done() -> None:
         return
     atexit.unregister(_leave_after_failure)
     if not launched():
-        store = _join_store()
-        store.set(f"left/{store.add('num_left', 1)}", str(os.getpid()))
+        _spawn_store().add("num_done", 1)
