@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("lecture", metavar="LECTURE", help="name of the traced module, for example lecture_07")
     lecture = parser.parse_args(arguments).lecture.removesuffix(".py")
     try:
-        report = write_page(Path.cwd(), lecture)
+        report = write_page(Path(), lecture)
     except (InputError, OSError) as error:
         print(f"trace_page: {error}", file=sys.stderr)
         return 2

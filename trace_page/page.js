@@ -296,7 +296,7 @@
     // An address that asks for no step opens at the top, where the contents are.
     const asked = query.has("step") || query.has("line");
     show(asked);
-    if (!asked) scrollTo(0, 0);
+    if (!asked && document.readyState !== "loading") scrollTo(0, 0); // While loading it is there, unmeasured
     const row = line && file >= 0 && target < 0 ? document.getElementById(rowId(file, line)) : null;
     if (row?.closest(".preamble")) row.closest(".preamble").open = true;
     row?.scrollIntoView({ block: "center" });
@@ -313,8 +313,6 @@
       root.toggleAttribute(`data-${name}`, view[name]);
       button(name).setAttribute("aria-pressed", view[name]);
     }
-    panel.hidden = !view.values;
-    $(".columns").classList.toggle("with-values", view.values);
   }
 
   function toggle(name) {
@@ -422,12 +420,8 @@
     readAddress();
   });
   addEventListener("toggle", showFold, true);
-  new ResizeObserver(() => root.style.setProperty("--top", `${$("header").offsetHeight}px`)).observe($("header"));
 
   history.scrollRestoration = "manual";
-  root.classList.add("scripted-page");
-  for (const part of document.querySelectorAll(".controls, .status, .scripted")) part.hidden = false;
-  for (const preamble of document.querySelectorAll(".preamble")) preamble.open = false;
   applyTheme();
   showFold();
   readAddress();

@@ -24,6 +24,11 @@ TRACES = "var/traces"
 COLOURS = 8
 """Rank colours in page.css; later ranks take them again."""
 
+EARLY_SCRIPT = (
+    'document.documentElement.classList.add("scripted-page");document.documentElement.toggleAttribute("data-values");'
+)
+"""Runs before the first paint, so that what needs script has its room in it and nothing jumps."""
+
 Place = tuple[str, int]
 
 
@@ -75,6 +80,7 @@ class Section:
     title: str
     is_code: bool
     link: Markup
+    is_main: bool = False
     parts: list["Section"] = field(default_factory=list)
 
 
@@ -121,8 +127,10 @@ def build_page(lecture: str, root: Path, trace: Trace, log: Log | None) -> str:
         steps=len(trace.steps),
         table=Markup(to_script_json(step_table(trace, builder.standing_rows))),
         style=Markup(style),
+        early=Markup(EARLY_SCRIPT),
         script=Markup(script),
         style_hash=_hash(style),
+        early_hash=_hash(EARLY_SCRIPT),
         script_hash=_hash(script),
     )
 
@@ -281,7 +289,7 @@ class _Builder:
                     link = self.link(step.here.path, step.here.line)
                     if link is None or (link, title) in known:
                         continue
-                    entry = known[link, title] = Section(title, False, link)
+                    entry = known[link, title] = Section(title, False, link, is_main=section is None)
                     if section is None:
                         sections.append(entry)
                     elif section.is_code and len(frames) == 2:
@@ -302,8 +310,10 @@ class _Builder:
 
     def style(self) -> str:
         """The classes for styles that renderings ask for."""
-        rules = self.renderer.styles.items()
-        return "".join(f".{name}{{{rule};max-width:100%}}.{name}>:where(img,video){{width:inherit}}" for rule, name in rules)
+        return "".join(
+            f".{name}{{{rules};max-width:100%}}.{name}>:where(img,video){{width:inherit}}"
+            for rules, name in self.renderer.styles.items()
+        )
 
 
 def _split_preamble(rows: list[Row]) -> tuple[list[Row], list[Row]]:

@@ -85,7 +85,7 @@ def _index(paths: Sequence[str], path: str) -> int:
 
 
 def _nearest(depths: Sequence[int], allow_equal: bool, backwards: bool = False) -> list[int]:
-    """For each step the next (or last) one less deep in the stack, or equally deep if allowed; -1 when there is none."""
+    """For each step the next (or last) one less deep in the stack, or equally deep if allowed; -1 if there is none."""
     found = [-1] * len(depths)
     waiting: list[int] = []
     for number in reversed(range(len(depths))) if backwards else range(len(depths)):

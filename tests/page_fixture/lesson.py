@@ -1,12 +1,12 @@
+# ruff: noqa: F841  A lesson's variables are there to be looked at.
 import sys
 
 import torch
 from edtrace import Reference, graph, image, link, make_graph, note, plot, text, video
-
 from lesson_util import article_link, spawn
 
 
-def main():
+def main() -> None:
     text("# A small lesson")
     text("Everything that a trace can show, with $x^2$ and **bold** text.")
     note("Say hello to the *audience*.")
@@ -16,7 +16,7 @@ def main():
     text("That was all.")
 
 
-def first_section():
+def first_section() -> None:
     text("## Narration")
     image("picture.png", width=200)
     text("| rank | sum |\n|---|---:|\n| 0 | 6 |\n| 1 | 10 |")
@@ -41,14 +41,14 @@ def first_section():
     )
 
 
-def second_section():
+def second_section() -> None:
     text("## Ranks")
     text("Each rank sums its shard.")
     spawn(shard_sum, world_size=4, num_elements=8)
     spawn(shapes, world_size=2)
 
 
-def shard_sum(rank: int, world_size: int, num_elements: int):
+def shard_sum(rank: int, world_size: int, num_elements: int) -> None:
     text("Now inside a rank.")  # @inspect rank world_size
     data = torch.arange(num_elements) + rank  # @inspect data data.shape
     total = 0  # a running sum @inspect total
@@ -62,13 +62,12 @@ def shard_sum(rank: int, world_size: int, num_elements: int):
         print(f"Rank {rank} says <script>document.title = 'owned'</script>")
 
 
-def shapes(rank: int, world_size: int):
+def shapes(rank: int, world_size: int) -> None:
     matrix = torch.ones(40, 50) * float("nan")  # @inspect matrix
     cube = torch.zeros(2, 2, 3)  # @inspect cube @stepover
     table = {"weights": torch.tensor(1.5), "none": None, "list": [1, [2.5, "three"]]}  # @inspect table
     print(f"Rank {rank} matrix: {cube[0]}")
     print("done")
-    return world_size
 
 
 if __name__ == "__main__":
