@@ -1,5 +1,6 @@
 """A recorded run of a small program: its values against the collectives' definitions, its prints, its failures."""
 
+import functools
 import json
 import math
 import os
@@ -30,7 +31,7 @@ from trace_page.recording import Rank, Recording, load_recording, save_recording
 TESTS = Path(__file__).parent
 PROGRAM = TESTS / "recording_program.py"
 SOURCE = PROGRAM.read_text(encoding="utf-8")
-RECORD = "import sys; from pathlib import Path; from trace_page.record import record; record(*sys.argv[1:])"
+RECORD = "import sys; from trace_page.record import record; record(*sys.argv[1:])"
 
 
 @dataclass
@@ -400,6 +401,34 @@ class TestTracer:
         assert seen == [stdout] and sys.stdout is stdout and stdout.write == write
         assert [line.text for line in notes.prints] == ["one", "two", "rest"]
         assert capsys.readouterr().out == "one\ntwo\nrest"
+
+    def test_a_decorator_is_not_part_of_the_program(self) -> None:
+        def twice(function: Callable) -> Callable:
+            @functools.wraps(function)
+            def wrapper(rank: int) -> None:
+                print("before")
+                function(rank)
+                print("between")
+                function(rank + 1)
+
+            return wrapper
+
+        @twice
+        def program(rank: int) -> None:
+            print(rank, end="")
+
+        notes = trace(program, 3)
+        assert [step.changed for step in notes.steps] == [{"rank": 3}, {}]
+        assert [(line.text, line.step) for line in notes.prints] == [("3", 1)]
+
+    def test_tensors_of_inference_mode_can_be_recorded(self) -> None:
+        def program() -> None:
+            with torch.inference_mode():
+                value = torch.ones(1)
+                value += 1
+
+        values = [step.changed["value"]["values"] for step in trace(program).steps if "value" in step.changed]
+        assert values == [[1.0], [2.0]]
 
 
 class Secretive:

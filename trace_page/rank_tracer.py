@@ -179,7 +179,8 @@ class RankTracer:
         elif event == "return":
             self._end_statement()
             if self._unfinished_line:
-                self._note_printed("\n")
+                self._note_printed("\n", len(self.steps) - 1)
+            self._frame = self._code = None  # a decorator may go on, or even call the function again
         elif event == "line":
             line = frame.f_lineno
             statement = self._statements.get(line) or Statement(line, line)
@@ -202,7 +203,8 @@ class RankTracer:
         }
         for name, variable in variables.items():
             value = read(variable)
-            state = (id(variable), variable._version if type(variable) is torch.Tensor else None)
+            counts = type(variable) is torch.Tensor and not variable.is_inference()
+            state = (id(variable), variable._version if counts else None)
             former = known.get(name)
             if (
                 former is None
@@ -262,10 +264,10 @@ class RankTracer:
     def _variable_holding(self, value: object) -> str | None:
         return next((name for name, variable in self._frame.f_locals.items() if variable is value), None)
 
-    def _note_printed(self, text: str) -> None:
-        """Note the lines that `text` completes."""
+    def _note_printed(self, text: str, step: int | None = None) -> None:
+        """Note the lines that `text` completes as printed by step `step`: if None, by the one that is under way."""
         if self._frame is None:
             return
         *lines, self._unfinished_line = (self._unfinished_line + text).split("\n")
         for line in lines:
-            self.prints.append(Print(len(self.steps), self._statement.first_line, line))
+            self.prints.append(Print(len(self.steps) if step is None else step, self._statement.first_line, line))
