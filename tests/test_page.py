@@ -10,6 +10,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 from pypdf import PdfReader
 
+from trace_page.log import load_log
+from trace_page.page import TRACES, build_page
+from trace_page.trace import load_trace
+
 pytest_plugins = ["page_fixtures"]
 
 Open = Callable[..., Page]
@@ -282,6 +286,16 @@ def test_the_contents_lead_to_sections_and_programs(open_page: Open, trace: dict
     assert step_of(page) == step_where(trace, "second_section")
 
 
+def test_a_place_without_a_step_can_be_jumped_to(open_page: Open) -> None:
+    page = open_page("?step=20", height=500)
+    page.locator("nav a", has_text="The rest of the log").click()
+    page.wait_for_url("**#rest")
+    page.wait_for_function("document.querySelector('#rest').getBoundingClientRect().top < innerHeight")
+    assert step_of(page) == 20
+    page.keyboard.press("l")
+    assert in_view(page) and page.url.endswith("?step=21")
+
+
 def test_links_lead_where_they_say(open_page: Open, lesson: Path) -> None:
     page = open_page()
     read = "links => links.map(link => [link.textContent, link.getAttribute('href')])"
@@ -510,3 +524,36 @@ def test_the_policy_lets_nothing_in(open_page: Open) -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
     assert not re.search("unsafe|http|\\*", policy)
+
+
+# The lecture's own page
+
+
+@pytest.fixture(scope="session")
+def lecture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of lecture_07, built anew from the trace and the log in the repository."""
+    root = Path(__file__).parent.parent
+    trace = load_trace(root / TRACES / "lecture_07.json", root)
+    log = load_log(root / TRACES / "lecture_07_stdout.txt", trace.files)
+    assert log.other == [], "every line of the log belongs to a print"
+    page = tmp_path_factory.mktemp("lecture") / "lecture_07.html"
+    page.write_text(build_page("lecture_07", root, trace, log), encoding="utf-8")
+    return page
+
+
+def test_the_lectures_page_is_small_enough_and_complete(lecture: Path) -> None:
+    page = lecture.read_text(encoding="utf-8")
+    assert len(page.encode()) <= 1_200_000
+    assert "cannot be shown" not in page and "not shown here" not in page and "not drawn here" not in page
+    assert "The log has no line of this print" not in page
+    assert all(alt for alt in re.findall('<img [^>]*alt="([^"]*)"', page))
+
+
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
+def test_axe_finds_no_violation_in_the_lectures_page(browser: object, lecture: Path, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.goto(lecture.as_uri() + "?step=200&showNotes=1")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    result = Axe().run(page)
+    page.close()
+    assert result.violations_count == 0, result.generate_report()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import page_browser
 import pytest
 
 from trace_page.log import load_log
@@ -348,3 +349,13 @@ def test_edtrace_still_reads_as_a_trace(lesson: Path) -> None:
     data = json.loads(traced(lesson).read_text())
     assert len(trace.steps) == len(data["steps"])
     assert [step.here.line for step in trace.steps] == [step["stack"][-1]["line_number"] for step in data["steps"]]
+
+
+def test_without_a_browser_the_tests_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_browser, "find", lambda: None)
+    with pytest.raises(page_browser.NoBrowserError, match="python tests/page_browser.py"), page_browser.launched():
+        pass
+    monkeypatch.undo()
+    monkeypatch.setenv("CHROMIUM", "/no/such/browser")
+    with pytest.raises(page_browser.NoBrowserError, match="/no/such/browser"):
+        page_browser.find()

@@ -293,10 +293,12 @@
     const target = line && file >= 0 ? nearestStep(file, line) : -1;
     if (target >= 0) step = target;
     part = lastPart(step);
-    // An address that asks for no step opens at the top, where the contents are.
+    // An address that asks for no step opens at the top, where the contents are; one with a fragment, there.
+    const anchor = query.has("line") ? null : document.getElementById(location.hash.slice(1));
     const asked = query.has("step") || query.has("line");
-    show(asked);
-    if (!asked && document.readyState !== "loading") scrollTo(0, 0); // While loading it is there, unmeasured
+    show(asked && !anchor);
+    if (anchor) anchor.scrollIntoView();
+    else if (!asked && document.readyState !== "loading") scrollTo(0, 0); // While loading it is there, unmeasured
     const row = line && file >= 0 && target < 0 ? document.getElementById(rowId(file, line)) : null;
     if (row?.closest(".preamble")) row.closest(".preamble").open = true;
     row?.scrollIntoView({ block: "center" });

@@ -10,7 +10,6 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from .errors import InputError
 from .log import Log, Output, load_log
 from .render import Renderer
 from .source import Outline, code_lines, outline
@@ -329,6 +328,3 @@ def _by_rank(outputs: list[Output]) -> list[OutputRow]:
         colour = -1 if output.rank is None else output.rank % COLOURS
         rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append(output.text)
     return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)
-
-
-__all__ = ["InputError", "build_page", "write_page"]
