@@ -33,8 +33,7 @@ JOB_SECONDS = 45
 """A job that takes longer is stuck: with the sizes of these tests each takes a fraction of a second."""
 START_SECONDS = 60
 QUICK = settings(deadline=None, derandomize=True, phases=[Phase.generate])
-"""For hypothesis: the same examples on every machine, and no search for a smaller one, which takes long if ranks hang."""
-
+"""For hypothesis: the same examples on every machine, and no search for smaller ones, as each may wait for long."""
 GROUP_TIMEOUT = timedelta(seconds=20)
 """How long a rank waits for a peer in a collective; less than JOB_SECONDS, so that the rank itself says where."""
 
@@ -120,7 +119,7 @@ class RankPool:
 def _loopback() -> dict[str, str]:
     """Let gloo use the loopback interface where it has a usual name, rather than look up the hostname."""
     names = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    return {"GLOO_SOCKET_IFNAME": name for name in names}
+    return {"GLOO_SOCKET_IFNAME": names[0]} if names else {}
 
 
 def _serve(connection: Connection) -> None:
@@ -247,7 +246,7 @@ def run_program(
             patches.enter_context(patch.object(owner, function_name, recorder(function_name, function), create=True))
         stopwatch = type("Clock", (), {"perf_counter": staticmethod(recorder("perf_counter", clock.perf_counter))})
         patches.enter_context(patch.object(lecture_07, "time", stopwatch))
-        patches.enter_context(_lines_of(program, run.lines))
+        patches.enter_context(lines_of(program, run.lines))
         program(rank, world_size, *args)
     return run
 
@@ -272,7 +271,7 @@ class HandClock:
 
 
 @contextmanager
-def _lines_of(program: Callable[..., None], lines: list[tuple[int, dict[str, str]]]) -> Iterator[None]:
+def lines_of(program: Callable[..., None], lines: list[tuple[int, dict[str, str]]]) -> Iterator[None]:
     """Append each line of `program` that is executed, and what its variables hold then."""
 
     def on_call(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:

@@ -1,4 +1,4 @@
-"""The eight collectives: the lecture's tensors, torch.distributed and the lecture's demo do what the definitions say."""
+"""The eight collectives: the lecture's tensors, its demo and torch.distributed do what the definitions say."""
 
 import ast
 import inspect

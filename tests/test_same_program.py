@@ -1,0 +1,40 @@
+"""The trace shows the real per-rank programs: rank 0 executes the same lines there, with the same shapes."""
+
+import pytest
+import torch
+from ranks import RankPool, kind_of, lines_of, random_data
+
+import lecture_07
+
+PROGRAMS = {
+    "collective_operations_main": {},
+    "all_reduce": {"num_elements": 6},
+    "reduce_scatter": {"num_elements": 6},
+    "data_parallelism_main": {"data": random_data(0, 8, 4).float(), "num_layers": 2, "num_steps": 2},
+    "tensor_parallelism_main": {"data": random_data(0, 8, 4).float(), "num_layers": 2},
+    "pipeline_parallelism_main": {"data": random_data(0, 8, 4).float(), "num_layers": 4, "num_micro_batches": 2},
+}
+
+
+def test_these_are_all_per_rank_programs() -> None:
+    assert set(PROGRAMS) == {
+        name for name, value in vars(lecture_07).items()
+        if getattr(value, "__module__", "") == "lecture_07" and "world_size" in value.__code__.co_varnames
+        and name != "setup"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_rank_0_executes_the_same_lines_with_the_same_shapes(name: str, world_size: int, pool: RankPool) -> None:
+    real, *_ = pool.run_program(name, world_size, *PROGRAMS[name].values())
+    program, traced = getattr(lecture_07, name), []
+    with lines_of(program, traced):  # a tracer, under which `spawn` runs rank 0 alone
+        lecture_07.spawn(program, world_size, **PROGRAMS[name])
+    assert len(real.lines) > 10
+    assert traced == real.lines
+
+
+def test_kinds_tell_shapes_and_whole_numbers_apart() -> None:
+    values = [torch.zeros(2, 3), torch.zeros(3, 2), torch.zeros(2, 3).int(), 1, 2, [1], 1.5]
+    assert len(set(map(kind_of, values))) == len(values)
