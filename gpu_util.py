@@ -183,8 +183,10 @@ def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any)
             mp.spawn(func, args=(plan.world_size, *args, *kwargs.values()), nprocs=plan.world_size, join=True)
         notify(plan.notice)
     except mp.ProcessRaisedException as failure:
-        if requested.world_size is None or not _skip_if_sizes_do_not_divide(func, plan.world_size, str(failure)):
+        reason = _why_sizes_do_not_divide(str(failure))
+        if requested.world_size is None or reason is None:
             raise
+        _leave_out(func, plan.world_size, reason)
 
 
 def _run_as_launched(launch: Launch, func: Callable[..., None], world_size: int, args: tuple) -> None:
@@ -202,11 +204,13 @@ def _run_as_launched(launch: Launch, func: Callable[..., None], world_size: int,
         try:
             func(launch.rank, world_size, *args)
         except AssertionError:
-            if not _skip_if_sizes_do_not_divide(func, world_size, traceback.format_exc()):
+            reason = _why_sizes_do_not_divide(traceback.format_exc())
+            if reason is None:
                 raise
             dist.barrier()  # every rank has come this far, and none leaves before the others have
             dist.destroy_process_group()
             report_rank_done()
+            _leave_out(func, world_size, reason)
     # All ranks begin the next demo together, so that none of them waits in it while others are still in this one.
     store = _demo_store()
     if store.add("num_done", 1) == launch.world_size:
@@ -214,19 +218,18 @@ def _run_as_launched(launch: Launch, func: Callable[..., None], world_size: int,
     store.wait(["all_done"], LAUNCH_TIMEOUT)
 
 
-def _skip_if_sizes_do_not_divide(func: Callable[..., None], world_size: int, failure: str) -> bool:
-    """Whether `failure`, a traceback, ends in `int_divide`: then say that this demo is left out.
-
-    Raises DemoCannotRun instead if the user asked for its section.
-    """
+def _why_sizes_do_not_divide(failure: str) -> str | None:
+    """What `int_divide` says, if `failure` is a traceback that ends there, else None."""
     match = re.search(r"in int_divide\n(?:.*\n)+?AssertionError: (.*)", failure)
-    if match is None:
-        return False
-    message = f"{func.__name__} cannot run on {world_size} ranks: {match[1]}"
+    return match and match[1]
+
+
+def _leave_out(func: Callable[..., None], world_size: int, reason: str) -> None:
+    """Say that this demo is left out. Raises DemoCannotRun instead if the user asked for its section."""
+    message = f"{func.__name__} cannot run on {world_size} ranks: {reason}"
     if requested.sections:
         raise DemoCannotRun(message)
     notify(message)
-    return True
 
 
 def _is_traced_by_edtrace() -> bool:

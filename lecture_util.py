@@ -9,7 +9,7 @@ from typing import NoReturn
 import edtrace
 import torch.multiprocessing as mp
 
-from gpu_util import DemoCannotRun, launched, requested
+from gpu_util import DemoCannotRun, launched, notify, requested
 
 LECTURE_DIR = Path(__file__).resolve().parent
 
@@ -68,7 +68,8 @@ def run(main: Callable[[], None]) -> None:
         for section in [sections[name] for name in arguments.sections] or [main]:
             section()
     except DemoCannotRun as failure:
-        parser.error(str(failure))
+        notify(f"{parser.prog}: {failure}")
+        sys.exit(2)
     except mp.ProcessRaisedException as failure:
         sys.exit(f"Rank {failure.error_index} raised an error, and the run ends:{failure}")
     except mp.ProcessExitedException as failure:
