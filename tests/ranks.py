@@ -198,12 +198,13 @@ def run_program(
     weights: list[list[torch.Tensor]] | None = None,
     delays: dict[tuple[int, str, int], float] | None = None,
     disabled: Iterable[str] = (),
+    device: str = "cpu",
     clock: ModuleType | Any = time,  # noqa: ANN401
 ) -> ProgramRun:
     """Run the lecture's per-rank program `name` as this rank, in the process group that is there, and tell what it did.
 
     weights[rank][i] is what call i of `get_init_params` returns instead of what it would. After call i of a function on
-    a rank, `delays[rank, function, i]` seconds pass. Functions named in `disabled` do nothing.
+    a rank, `delays[rank, function, i]` seconds pass. Functions in `disabled` do nothing. `device` is the rank's own.
     """
     run = ProgramRun()
     program = getattr(lecture_07, name)
@@ -229,6 +230,10 @@ def run_program(
         assert weight.shape == (num_inputs, num_outputs), f"asked for {num_inputs}x{num_outputs}"
         return torch.nn.Parameter(weight)
 
+    def own_device(asked: int) -> torch.device:
+        assert asked == rank, f"rank {rank} asked for the device of rank {asked}"
+        return torch.device(device)
+
     def leave() -> None:
         run.local_variables = snapshot({k: v for k, v in sys._getframe(2).f_locals.items() if _is_plain(v)})
 
@@ -246,6 +251,7 @@ def run_program(
             patches.enter_context(patch.object(owner, function_name, recorder(function_name, function), create=True))
         stopwatch = type("Clock", (), {"perf_counter": staticmethod(recorder("perf_counter", clock.perf_counter))})
         patches.enter_context(patch.object(lecture_07, "time", stopwatch))
+        patches.enter_context(patch.object(lecture_07, "rank_device", own_device))
         patches.enter_context(lines_of(program, run.lines))
         program(rank, world_size, *args)
     return run

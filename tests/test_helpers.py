@@ -130,39 +130,3 @@ def test_setup_joins_as_prepared_and_cleanup_leaves_with_the_last_rank(pool: Ran
         assert noted["joined"] == {"backend": "gloo", "rank": rank, "world_size": 4}
         assert noted["order"] == ["destroy", "report"]
         assert noted["left"] >= max(each["wants to leave"] for each in ranks), "nobody leaves before all are done"
-
-
-def reference_plan(world_size: int, num_gpus: int) -> tuple[str, int]:
-    """Backend and number of ranks, by trying all numbers."""
-    if num_gpus >= world_size:
-        return "nccl", world_size
-    if num_gpus <= 1:
-        return "gloo", world_size
-    return "nccl", [n for n in range(1, 100) if n <= num_gpus and world_size / n == world_size // n][-1]
-
-
-@pytest.mark.parametrize("num_gpus", range(10))
-def test_plan_takes_as_many_gpus_as_divide_the_ranks(num_gpus: int) -> None:
-    for world_size in range(1, 17):
-        plan = gpu_util.plan_run(world_size, num_gpus)
-        assert (plan.backend, plan.world_size) == reference_plan(world_size, num_gpus)
-        as_wanted = plan.backend == "nccl" and plan.world_size == world_size
-        assert (plan.notice is None) == as_wanted, "what is not as wanted is said"
-
-
-@pytest.mark.parametrize(("world_size", "num_gpus"), [(0, 1), (-1, 0), (2, -1)])
-def test_plan_refuses_what_no_machine_has(world_size: int, num_gpus: int) -> None:
-    with pytest.raises(ValueError, match=rf"{world_size}\D+{num_gpus}\b"):
-        gpu_util.plan_run(world_size, num_gpus)
-
-
-def test_without_distributed_its_functions_do_nothing_until_the_end_and_after_an_error_too() -> None:
-    before = dict(vars(dist))
-    tensor = torch.tensor([1.0])
-    with pytest.raises(KeyError), gpu_util.DisableDistributed(), gpu_util.DisableDistributed():
-        assert dist.all_reduce(tensor) is dist.barrier() is dist.init_process_group("none such") is None
-        assert dist.ReduceOp is before["ReduceOp"], "only functions are replaced"
-        raise KeyError
-    assert {name: value for name, value in vars(dist).items() if value is not before.get(name)} == {}
-    with pytest.raises(ValueError, match="not been initialized"):
-        dist.all_reduce(tensor)

@@ -1,8 +1,11 @@
-"""The trace shows the real per-rank programs: rank 0 executes the same lines there, with the same shapes."""
+"""The per-rank programs are the same wherever they run: in the trace, on real ranks, and on GPUs."""
+
+from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 import torch
-from ranks import RankPool, kind_of, lines_of, random_data
+from ranks import COMMUNICATION, RankPool, kind_of, lines_of, random_data, run_alone
 
 import lecture_07
 
@@ -33,6 +36,29 @@ def test_rank_0_executes_the_same_lines_with_the_same_shapes(name: str, world_si
         lecture_07.spawn(program, world_size, **PROGRAMS[name])
     assert len(real.lines) > 10
     assert traced == real.lines
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_rank_computes_with_and_communicates_lies_on_its_own_device(name: str, rank: int) -> None:
+    """Here the device is torch's "meta", whose tensors have no content and do not mix with any on the CPU."""
+    with patch.object(torch.Tensor, "item", lambda tensor: 1.0):
+        run = run_alone(rank, 2, name, *PROGRAMS[name].values(), device="meta")
+    variables = dict(run.local_variables)
+    if name == "pipeline_parallelism_main":
+        del variables["data"]  # only its micro-batches move
+    communicated = [event.args for event in run.calls(*COMMUNICATION)]
+    for tensor in tensors_in([*variables.values(), *communicated]):
+        assert tensor.device.type == "meta"
+
+
+def tensors_in(values: list | tuple) -> Iterator[torch.Tensor]:
+    """The tensors in nested lists."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from tensors_in(value)
+        elif isinstance(value, torch.Tensor):
+            yield value
 
 
 def test_kinds_tell_shapes_and_whole_numbers_apart() -> None:
