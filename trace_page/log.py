@@ -2,11 +2,13 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import InputError
+from .recording import Recording
 
 Place = tuple[str, int]
 """Path and line (from 1) of a print."""
@@ -17,10 +19,14 @@ GPU_NUM_ELEMENTS = 100 * 1024**2
 
 @dataclass(frozen=True)
 class Output:
-    """What one print of one rank wrote; `rank` is None when the line does not tell."""
+    """What one print of one rank wrote; `rank` is None when the line does not tell.
+
+    `at` is the recorded step that printed it, as call.rank.step, when there is a recording.
+    """
 
     text: str
     rank: int | None
+    at: str = ""
 
 
 @dataclass
@@ -29,16 +35,19 @@ class Log:
 
     `outputs` maps each print that has a text of its own to what it wrote; `alike` maps a print whose text is that of an
     earlier one to the earlier one, which holds the outputs of both; `other` are the lines that belong to no print;
-    `facts` are the values that fields of one name (world_size, …) took.
+    `facts` are the values that fields of one name (world_size, …) took; `recorded` says how the run was recorded.
     """
 
     outputs: dict[Place, list[Output]] = field(default_factory=dict)
     alike: dict[Place, Place] = field(default_factory=dict)
     other: list[str] = field(default_factory=list)
     facts: dict[str, list[str]] = field(default_factory=dict)
+    recorded: str = ""
 
     def describe(self) -> str:
-        """One sentence on what the log was recorded on, as far as its lines tell."""
+        """One sentence on what the log was recorded on: what the recording says, else as far as its lines tell."""
+        if self.recorded:
+            return self.recorded
         outputs = [output for found in self.outputs.values() for output in found]
         ranks = sorted({output.rank for output in outputs if output.rank is not None})
         known = []
@@ -91,6 +100,53 @@ def load_log(path: Path, files: dict[str, str]) -> Log | None:
     if prints and not any(log.outputs.values()):
         raise InputError(f"no line of {path} is of a print in {', '.join(files)}: record the log again")
     return log
+
+
+def recorded_log(path: Path, recording: Recording, files: dict[str, str]) -> Log:
+    """The log at `path` of a recorded run: the recording knows which line printed what.
+
+    Raises InputError when the log is missing or is that of another run.
+    """
+    again = f"record both again with python -m trace_page.record {recording.module}"
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"no log {path} beside the recording: {again}") from None
+    log = Log(recorded=_describe(recording))
+    printed: list[tuple[str | None, int | None, int | None, str, str]] = []
+    for index, call in enumerate(recording.calls):
+        for rank, notes in enumerate(call.ranks):
+            printed += [(call.path, out.line, rank, f"{index}.{rank}.{out.step}", out.text) for out in notes.prints]
+    printed += [(out.path, out.line, None, "", out.text) for out in recording.prints]
+    unknown = Counter(lines)
+    unknown.subtract(text for *_, text in printed)
+    missing = next((text for text, number in unknown.items() if number < 0), None)
+    if missing is not None:
+        raise InputError(f"{path} is of another run than the recording, which has the line {missing[:80]!r}: {again}")
+    for source, line, rank, at, text in printed:
+        if source not in files or line is None:
+            unknown[text] += 1
+            continue
+        outputs = log.outputs.setdefault((source, line), [])
+        if outputs and at and outputs[-1].at == at and text[:1].isspace():  # as in a printed matrix
+            outputs[-1] = Output(f"{outputs[-1].text}\n{text}", rank, at)
+        else:
+            outputs.append(Output(text, rank, at))
+    log.other = [text for text in unknown.elements() if text.strip()]
+    for place in (found.place for name, source in files.items() for found in _prints(name, source)):
+        log.outputs.setdefault(place, [])
+    return log
+
+
+def _describe(recording: Recording) -> str:
+    facts = recording.environment
+    worlds = list(dict.fromkeys(str(call.world_size) for call in recording.calls))
+    devices = " and ".join(facts.get("devices", []))
+    return (
+        f"Recorded with {' and '.join(facts.get('backends', [])) or 'no backend'} on "
+        f"{'CPUs' if devices == 'cpu' else devices or 'an unknown device'}, world size {' and '.join(worlds)}, "
+        f"PyTorch {facts.get('torch')}, Python {facts.get('python')}, {facts.get('platform')}."
+    )
 
 
 def sort_log(lines: list[str], prints: list[_Print]) -> Log:

@@ -12,6 +12,7 @@
   // What the address holds: the step, and which parts of an @animate step have appeared (counted from 0).
   let step = 0;
   let part = 0;
+  let followed = null;
   const view = { animate: false, raw: false, values: true, notes: false };
 
   const lastPart = (number) => (view.animate ? (trace.parts[number] ?? 1) - 1 : 0);
@@ -89,12 +90,14 @@
     }
     reveal();
     showValues();
+    markOutputs();
     slider.value = step;
     const parts = lastPart(step);
     const place = `${file ? `${trace.files[file]} ` : ""}line ${trace.line[step]}`;
     $(".status").textContent =
       `Step ${step} of ${last}, ${place}, function ${trace.functions[trace.function[step]]}` +
-      (parts ? `, part ${part + 1} of ${parts + 1}` : "");
+      (parts ? `, part ${part + 1} of ${parts + 1}` : "") +
+      (followed === null ? "" : `, rank ${followed}`);
     slider.setAttribute("aria-valuetext", $(".status").textContent);
     for (const name of ["back", "next", "overBack", "overNext", "out"]) {
       button(name).setAttribute("aria-disabled", !moreParts(name) && moves(name) < 0);
@@ -138,6 +141,43 @@
     while (reached > 0 && timeline[reached - 1][0] > now) timeline[--reached][1].classList.add("future");
   }
 
+  // Outputs that the step's line printed, and those of a followed rank
+
+  let printed;
+  const now = [];
+  function markOutputs() {
+    for (const code of now.splice(0)) code.classList.remove("now");
+    if (!trace.calls[trace.call[step]].recorded) return;
+    if (!printed) {
+      printed = new Map();
+      for (const code of document.querySelectorAll("[data-by]")) {
+        if (!printed.has(code.dataset.by)) printed.set(code.dataset.by, []);
+        printed.get(code.dataset.by).push(code);
+      }
+    }
+    for (const key of ranks.turns(step)) now.push(...(printed.get(key) ?? []));
+    for (const code of now) code.classList.add("now");
+  }
+
+  function follow(rank) {
+    followed = rank;
+    for (const choice of document.querySelectorAll("[data-rank]")) {
+      choice.setAttribute("aria-pressed", choice.dataset.rank === `${rank ?? ""}`);
+    }
+    for (const output of outputs) {
+      const rows = [...output.querySelectorAll(".rank")];
+      for (const row of rows) row.hidden = rank !== null && "of" in row.dataset && row.dataset.of !== `${rank}`;
+      output.hidden = rows.length > 0 && rows.every((row) => row.hidden);
+    }
+  }
+
+  function choose(rank) {
+    follow(rank === followed ? null : rank);
+    show(false);
+    clearTimeout(pending);
+    history.replaceState(null, "", address());
+  }
+
   // Values
 
   function element(name, className, ...children) {
@@ -150,13 +190,16 @@
   function showValues() {
     if (!view.values) return;
     const call = trace.calls[trace.call[step]];
-    const drawn = [];
-    for (const [name, [at, what]] of Object.entries(call.values)) {
+    const recorded = call.recorded && ranks.drawn(step, followed);
+    const drawn = recorded ? recorded.nodes : [];
+    for (const [name, [at, what]] of Object.entries(recorded ? {} : call.values)) {
       const index = upTo(at, step);
       if (index < 0 || what[index] < 0) continue;
       drawn.push(drawVariable(name, trace.values[what[index]], at[index] === step));
     }
     $(".values").replaceChildren(...drawn);
+    $(".from").textContent = recorded ? recorded.from : ranks ? "traced, rank 0 alone" : "";
+    panel.classList.toggle("ofRanks", Boolean(recorded));
     panel.classList.toggle("empty", !drawn.length);
     const frames = [];
     for (const [file, line, name] of call.frames) {
@@ -250,6 +293,9 @@
 
   const tableRow = (cells) => element("tr", "", ...cells.map((text) => element("td", "", text)));
 
+  // Every rank's values, when the page has a recording.
+  const ranks = typeof everyRank === "undefined" ? null : everyRank({ element, kindOf, drawValue, plain, upTo });
+
   // The address: one history entry a move, but moves of a held key or a dragged slider share one. Browsers refuse more
   // than about 100 changes in 30 s, so from the 40th on they are put together.
 
@@ -277,6 +323,8 @@
       if (view[name] === (name === "values")) query.delete(parameter);
       else query.set(parameter, "1");
     }
+    if (followed === null) query.delete("rank");
+    else query.set("rank", followed);
     url.hash = "";
     return url.href.replace(/#$/, "");
   }
@@ -287,6 +335,8 @@
       view[name] = (query.get(parameter) === "1") !== (name === "values");
     }
     applyView();
+    const rank = query.get("rank") ?? "";
+    if (ranks) follow(rank && document.querySelector(`[data-rank="${CSS.escape(rank)}"]`) ? Number(rank) : null);
     step = Math.min(Math.max(Number.parseInt(query.get("step"), 10) || 0, 0), last);
     const line = Number(query.get("line"));
     const file = query.has("source") ? trace.files.indexOf(query.get("source")) : 0;
@@ -383,6 +433,13 @@
       event.preventDefault();
       return;
     }
+    if (ranks && (event.key === "Escape" || /^[0-9]$/.test(event.key)) && !event.shiftKey) {
+      const rank = event.key === "Escape" ? followed : Number(event.key);
+      if (rank === null || !document.querySelector(`[data-rank="${rank}"]`)) return;
+      event.preventDefault();
+      choose(rank);
+      return;
+    }
     let name = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (event.shiftKey && event.key === "ArrowLeft") name = "overBack";
     if (event.shiftKey && event.key === "ArrowRight") name = "overNext";
@@ -400,6 +457,11 @@
     const pressed = event.target.closest("[data-do]");
     if (pressed) {
       act(pressed.dataset.do, false);
+      return;
+    }
+    const choice = event.target.closest("[data-rank]");
+    if (choice) {
+      choose(choice.dataset.rank === "" ? followed : Number(choice.dataset.rank));
       return;
     }
     const link = event.target.closest("a[data-line]");

@@ -10,7 +10,10 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from .log import Log, Output, load_log
+from .errors import InputError
+from .log import Log, Output, load_log, recorded_log
+from .ranks import rank_table
+from .recording import Recording, load_recording
 from .render import Renderer
 from .source import Outline, code_lines, outline
 from .steps import animated_parts, step_table, to_script_json
@@ -52,11 +55,11 @@ class Line:
 
 @dataclass
 class OutputRow:
-    """All that one rank printed at one print."""
+    """All that one rank printed at one print: texts, each with the recorded step that printed it, if any."""
 
     rank: int | None
     colour: int
-    texts: list[str]
+    texts: list[tuple[str, str]]
 
 
 @dataclass
@@ -90,8 +93,8 @@ def write_page(root: Path, lecture: str) -> str:
     """
     traces = root / TRACES
     trace = load_trace(traces / f"{lecture}.json", root)
-    log = load_log(traces / f"{lecture}_stdout.txt", trace.files)
-    html = build_page(lecture, root, trace, log).encode()
+    log, recording = load_run(traces, lecture, root, trace)
+    html = build_page(lecture, root, trace, log, recording).encode()
     target = traces / f"{lecture}.html"
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
@@ -103,16 +106,40 @@ def write_page(root: Path, lecture: str) -> str:
         told = f"no log {TRACES}/{lecture}_stdout.txt, so no outputs"
     else:
         told = f"{sum(map(len, log.outputs.values()))} outputs placed, {len(log.other)} lines of no print"
+    if recording is None:
+        told += f", no {lecture}_recording.json, so the values are rank 0's"
     return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} steps, {told}"
 
 
-def build_page(lecture: str, root: Path, trace: Trace, log: Log | None) -> str:
+def load_run(traces: Path, lecture: str, root: Path, trace: Trace) -> tuple[Log | None, Recording | None]:
+    """The log and the recording of a real run of a lecture, as far as they are in `traces`.
+
+    Raises InputError when they cannot be used or belong to another source.
+    """
+    log_path, recording_path = traces / f"{lecture}_stdout.txt", traces / f"{lecture}_recording.json"
+    try:
+        recording = load_recording(recording_path)
+    except FileNotFoundError:
+        return load_log(log_path, trace.files), None
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if stale := recording.stale_files(root):
+        again = f"record it again with python -m trace_page.record {lecture}"
+        raise InputError(f"{recording_path} is a recording of another {', '.join(stale)}: {again}")
+    return recorded_log(log_path, recording, trace.files), recording
+
+
+def build_page(
+    lecture: str, root: Path, trace: Trace, log: Log | None = None, recording: Recording | None = None
+) -> str:
     """The page as HTML; the same inputs give the same bytes."""
+    ranks = rank_table(trace, recording) if recording else None
     builder = _Builder(root, trace, log)
     files = [(path, *_split_preamble(builder.rows(path))) for path in trace.files]
     contents = builder.contents()
     style = (HERE / "page.css").read_text(encoding="utf-8") + builder.style()
     script = (HERE / "page.js").read_text(encoding="utf-8")
+    ranks_script = (HERE / "ranks.js").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     template = environment.from_string((HERE / "page.html.j2").read_text(encoding="utf-8"))
     return template.render(
@@ -124,7 +151,12 @@ def build_page(lecture: str, root: Path, trace: Trace, log: Log | None) -> str:
         log_name=f"{lecture}_stdout.txt",
         other=builder.unplaced(),
         steps=len(trace.steps),
-        table=Markup(to_script_json(step_table(trace, builder.standing_rows))),
+        table=Markup(to_script_json(step_table(trace, builder.standing_rows, set(ranks["steps"]) if ranks else set()))),
+        ranks=Markup(to_script_json(ranks)) if ranks else None,
+        world_size=max((call.world_size for call in recording.calls), default=0) if recording else 0,
+        colours=COLOURS,
+        ranks_script=Markup(ranks_script),
+        ranks_hash=_hash(ranks_script),
         style=Markup(style),
         early=Markup(EARLY_SCRIPT),
         script=Markup(script),
@@ -326,5 +358,5 @@ def _by_rank(outputs: list[Output]) -> list[OutputRow]:
     rows: dict[int | None, OutputRow] = {}
     for output in outputs:
         colour = -1 if output.rank is None else output.rank % COLOURS
-        rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append(output.text)
+        rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append((output.text, output.at))
     return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)

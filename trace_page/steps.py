@@ -5,7 +5,7 @@ The result is one JSON object of arrays indexed by step (line, call, …) and ta
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from .trace import Json, Step, Trace
 
@@ -20,13 +20,14 @@ MAX_TEXT = 400
 """A longer string is shown by its first MAX_TEXT characters."""
 
 
-def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Json]:
+def step_table(trace: Trace, rows: dict[str, dict[int, int]], recorded: Set[int] = frozenset()) -> dict[str, Json]:
     """The table for page.js.
 
     `rows` says for lines that have no row of their own on the page (within a statement that is shown as narration, or
-    hidden) which line's row stands for them. Fields, per step: `file`, `line`, `call`; `overNext`, `overBack`, `out`:
-    the step that the control leads to, or -1. `calls`: frames as [file, line, function] (file -1: not on the page) and
-    `values`: per inspected name the steps at which it changed and, for each, an index into `values` or -1 for cleared.
+    hidden) which line's row stands for them; `recorded` are the steps that ranks.js can show. Fields, per step:
+    `file`, `line`, `call`; `overNext`, `overBack`, `out`: the step that the control leads to, or -1. `calls`: frames as
+    [file, line, function] (file -1: not on the page), `recorded` if any of its steps is, and `values`: per inspected
+    name the steps at which it changed and, for each, an index into `values` or -1 for cleared.
     `parts`: for steps that make k > 1 renderings under @animate, k.
     """
     paths = list(trace.files)
@@ -41,8 +42,10 @@ def step_table(trace: Trace, rows: dict[str, dict[int, int]]) -> dict[str, Json]
         if call == len(call_table):
             frames = [[_index(paths, frame.path), frame.line, frame.function] for frame in step.stack[:-1]]
             call_table.append({"frames": frames, "values": {}})
+        if number in recorded:
+            call_table[call]["recorded"] = True
         for name, value in step.env.items():
-            text = "" if value is None else _dumps(_compact(value))
+            text = "" if value is None else dumps(_compact(value))
             index = values.setdefault(text, len(values)) if text else -1
             at, what = call_table[call]["values"].setdefault(name, [[], []])
             if not what or what[-1] != index or index >= 0:
@@ -73,10 +76,11 @@ def animated_parts(step: Step) -> int:
 
 def to_script_json(data: object) -> str:
     """`data` as JSON that is safe inside a script element."""
-    return _dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _dumps(data: object) -> str:
+def dumps(data: object) -> str:
+    """`data` as strict JSON, as short as it goes."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -109,7 +113,7 @@ def _compact(value: dict[str, Json]) -> dict[str, Json]:
     elif isinstance(contents, str):
         result |= {"c": contents[:MAX_TEXT]}
     else:
-        result |= {"c": _number(contents)}
+        result |= {"c": json_number(contents)}
     limit = MAX_TEXT if isinstance(contents, str) else MAX_ITEMS
     if shape is None and isinstance(contents, str | list | dict) and len(contents) > limit:
         result["n"] = len(contents)
@@ -118,13 +122,13 @@ def _compact(value: dict[str, Json]) -> dict[str, Json]:
 
 def _corner(contents: Json) -> Json:
     if not isinstance(contents, list):
-        return _number(contents)
+        return json_number(contents)
     if len(contents) > WHOLE:
         contents = contents[:HEAD] + contents[-TAIL:]
     return [_corner(item) for item in contents]
 
 
-def _number(value: Json) -> Json:
+def json_number(value: Json) -> Json:
     """JSON has no inf and nan, nor whole numbers that a browser reads exactly above 2**53: these go as text."""
     if (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > 2**53):
         return str(value)
