@@ -422,6 +422,7 @@ MUTANTS = TELLING + COLLECTIVES + BENCHMARKS + STRATEGIES + DEVICES + HELPERS
 
 def copy_repository(folder: Path) -> Path:
     """A copy of what the tests need."""
+    folder.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", ".*")
     for name in COPIED:
         source = ROOT / name
