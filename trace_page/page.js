@@ -198,8 +198,9 @@
       drawn.push(drawVariable(name, trace.values[what[index]], at[index] === step));
     }
     $(".values").replaceChildren(...drawn);
+    showFresh(recorded);
     $(".from").textContent = recorded ? recorded.from : ranks ? "traced, rank 0 alone" : "";
-    panel.classList.toggle("ofRanks", Boolean(recorded));
+    panel.classList.toggle("of-ranks", Boolean(recorded));
     panel.classList.toggle("empty", !drawn.length);
     const frames = [];
     for (const [file, line, name] of call.frames) {
@@ -213,6 +214,15 @@
     }
     $(".where").replaceChildren(...frames, element("b", "", trace.functions[trace.function[step]]));
     if (!drawn.length) $(".values").append(element("p", "kind", "Nothing inspected in this call so far."));
+  }
+
+  // What a communication moved stands at the top; else what the line changed may stand below the panel's edge.
+  function showFresh(recorded) {
+    panel.scrollTop = 0;
+    const fresh = recorded && !panel.querySelector(".moved") && panel.querySelector(".fresh");
+    if (!fresh) return;
+    const below = fresh.getBoundingClientRect().bottom - panel.getBoundingClientRect().bottom;
+    if (below > 0) panel.scrollTop = below + 12;
   }
 
   function drawVariable(name, value, fresh) {

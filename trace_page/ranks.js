@@ -38,18 +38,37 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     if (followed !== null && followed >= world) {
       nodes.unshift(element("p", "kind", `This program has no rank ${followed}: it ran on ${world} ranks.`));
     }
-    const rows = [drawHead(shown, bounds, besides)];
-    for (const name of call.names) {
-      const states = shown.map((rank) => state(call.ranks[rank][name], bounds[rank * 2], bounds[rank * 2 + 1]));
-      if (states.some(({ index }) => index >= 0)) rows.push(drawRow(name, states, shown));
-    }
-    const columns = element("table", "columns-of-ranks", ...rows);
-    nodes.push(scrolling(columns));
+    const columns = element("table", "columns-of-ranks", drawHead(shown, bounds, besides), ...drawRows(call, bounds, shown));
+    columns.style.minWidth = `${shown.length * 4.8}rem`;
+    nodes.push(columns);
     return { nodes, from: `${world} ranks, recorded run` };
   }
 
-  function scrolling(...children) {
-    return element("div", "sideways", ...children);
+  // In order of appearance; neighbours that are short and the same on all ranks share a row.
+  function drawRows(call, bounds, shown) {
+    const rows = [];
+    let line = null;
+    for (const name of call.names) {
+      const states = shown.map((rank) => state(call.ranks[rank][name], bounds[rank * 2], bounds[rank * 2 + 1]));
+      if (states.every(({ index }) => index < 0)) continue;
+      const value = table.values[states[0].index];
+      const equal = states.every(({ index }) => index === states[0].index);
+      const text = equal ? draw(value) : null;
+      if (text?.className !== "plain" || !isRead(value) || value.s || text.textContent.length > 24) {
+        line = null;
+        rows.push(equal ? drawOnce(name, value, text, states, shown) : drawRow(name, states, shown));
+        continue;
+      }
+      if (!line) {
+        line = element("td", "same short");
+        line.colSpan = shown.length;
+        if (shown.length > 1) line.append(element("span", "all", "same on all ranks"));
+        rows.push(element("tbody", "", element("tr", "", line)));
+      }
+      const fresh = states.some((one) => one.fresh);
+      line.append(element("span", fresh ? "head fresh" : "head", element("b", "", name), " ", text));
+    }
+    return rows;
   }
 
   // A variable after a rank's turn: the index of its value, -1 if it has none, and whether the turn changed it.
@@ -65,9 +84,9 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       cell.scope = "col";
       const first = bounds[rank * 2];
       if (first < 0) {
-        cell.append(element("span", "kind", first === NEVER ? "never executes this line" : "does not execute it this time"));
+        cell.append(element("span", "kind", first === NEVER ? "never executes this line" : "not in this turn of the loop"));
       } else if (besides[rank]) {
-        cell.append(element("span", "kind", `alone: line ${besides[rank].join(", ")}`));
+        cell.append(element("span", "kind", `also line ${besides[rank].join(", ")}`));
       }
       return cell;
     });
@@ -75,26 +94,28 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
   }
 
   // Content that the recording has not read can be neither equal nor different.
-  const isRead = (value) => !value.s || !value.s.length || "c" in value || "f" in value;
+  function isRead(value) {
+    if (value.s) return "c" in value || "f" in value;
+    return !value.o && (value.c === null || typeof value.c !== "object" || Object.values(value.c).every(isRead));
+  }
+
+  function drawOnce(name, value, drawn, states, shown) {
+    const head = element("div", "head", element("b", "", name), element("span", "kind", kindOf(value)));
+    const cell = element("td", "same", head);
+    cell.colSpan = shown.length;
+    (drawn.className === "plain" ? head : cell).append(drawn);
+    if (shown.length > 1 && isRead(value)) head.append(element("span", "all", "same on all ranks"));
+    return element("tbody", states.some((one) => one.fresh) ? "fresh" : "", element("tr", "", cell));
+  }
 
   function drawRow(name, states, shown) {
     const values = states.map(({ index }) => table.values[index]);
-    const equal = states.every(({ index }) => index === states[0].index);
     const fresh = states.some((one) => one.fresh);
     const head = element("div", "head", element("b", "", name));
     const kinds = values.map((value) => (value ? kindOf(value) : ""));
     const sameKind = kinds.every((kind) => kind === kinds[0]);
     if (sameKind) head.append(element("span", "kind", kinds[0]));
     const body = element("tbody", fresh ? "fresh" : "");
-    if (equal) {
-      const cell = element("td", "same", head);
-      cell.colSpan = shown.length;
-      const drawn = draw(values[0]);
-      (drawn.className === "plain" ? head : cell).append(drawn);
-      if (shown.length > 1 && isRead(values[0])) head.append(element("span", "all", "same on all ranks"));
-      body.append(element("tr", "", cell));
-      return body;
-    }
     const title = element("th", "name", head);
     title.colSpan = shown.length;
     title.scope = "colgroup";
@@ -118,10 +139,11 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : `${Number(value.toPrecision(4))}`;
   }
 
-  function draw(value) {
+  // `brief`: of a tensor that is not whole only the first element.
+  function draw(value, brief = false) {
     if (value.r !== undefined) return plain(value.r);
-    if (value.s) return drawTensor(value);
-    if (value.t === "float" && typeof value.c === "number") return plain(`${Number(value.c.toPrecision(7))}`);
+    if (value.s) return drawTensor(value, brief);
+    if (value.t === "float" && typeof value.c === "number") return plain(`${Number(value.c.toPrecision(6))}`);
     if (value.c === null || typeof value.c !== "object") return drawValue(value);
     const items = Object.entries(value.c);
     if (items.every(([, item]) => !item.s && (item.c === null || typeof item.c !== "object"))) return drawValue(value);
@@ -136,29 +158,27 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       const text = JSON.stringify(items[start][1]);
       while (end < items.length && JSON.stringify(items[end][1]) === text) end++;
       const keys = end - start > 1 ? `${items[start][0]}–${items[end - 1][0]}` : items[start][0];
-      list.append(element("li", "", element("span", "kind", `${keys}: `), draw(items[start][1])));
+      list.append(element("li", "", element("span", "kind", `${keys}: `), draw(items[start][1], true)));
       start = end;
     }
     if (length) list.append(element("li", "kind", `… ${length} in all`));
     return list;
   }
 
-  function drawTensor(value) {
+  function drawTensor(value, brief) {
     const drawn = element("div", "tensor");
     if (value.u) drawn.append(element("span", "kind", "not filled yet"));
     else if (value.c && !value.s.length) return plain(short(value.c[0], value.d));
     else if (value.c) drawn.append(...cells(value, () => element("span", "cell")));
-    else if (value.f) drawn.append(...summary(value));
-    else drawn.append(element("span", "kind", "too big to be read"));
-    if (value.g) drawn.append(element("div", "grad", element("span", "kind", "grad "), ...drawTensor(value.g).childNodes));
+    else if (value.f) drawn.append(...summary(value, brief));
+    else drawn.append(element("span", "kind", "content not recorded: more than 2²⁰ elements"));
+    if (value.g) drawn.append(element("div", "grad", element("span", "kind", "grad "), ...drawTensor(value.g, brief).childNodes));
     return drawn;
   }
 
-  function summary(value) {
-    return [
-      element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")} …`),
-      element("span", "kind", ` norm ${short(value.q)}`),
-    ];
+  function summary(value, brief) {
+    const first = element("span", "plain", `${value.f.slice(0, brief ? 1 : 3).map((item) => short(item, value.d)).join(" ")} …`);
+    return brief ? [first] : [first, element("span", "kind", ` norm ${short(value.q)}`)];
   }
 
   // Elements in rows as long as the tensor's last dimension, or 8.
@@ -187,45 +207,51 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     if (root !== null) told.push(`root: rank ${root}`);
     const lines = [...new Set(ranks.map(([, line]) => line))];
     if (lines.length > 1) told.push(ranks.map(([rank, line]) => `rank ${rank} in line ${line}`).join(", "));
-    told.push(sums ? "grey: made of all ranks’ numbers" : "colour: the rank it came from");
+    told.push(sums ? `grey: made of all ${world} ranks’ numbers` : "colour: the rank it came from");
     head.append(element("span", "kind", ` ${told.join("; ")}`));
-    const heads = ["", "before", "", "after"].map((text) => {
+    const brief = ranks.some((row) => row[3].some(([, index]) => Array.isArray(table.values[index].c) && !table.values[index].s));
+    const names = [2, 3].map((side) => [...new Set(ranks.flatMap((row) => row[side].map(([name]) => name)))]);
+    const heads = ["", "before", "", "after"].map((text, place) => {
       const cell = element(text ? "th" : "td", "", text);
+      const named = text ? names[place >> 1] : [];
+      if (named.length === 1) cell.append(element("b", "", ` ${named[0]}`));
       if (text) cell.scope = "col";
       return cell;
     });
     const rows = ranks.map(([rank, , before, after, peer]) => {
       const name = element("th", `of ${colour(rank)}`, element("span", "mark", `rank ${rank}`));
       name.scope = "row";
-      const received = after.length ? drawBoxes(after, world) : [element("span", "kind", toOne ? `sent to rank ${peer}` : "—")];
-      const sent = before.length ? drawBoxes(before, world) : [element("span", "kind", "—")];
+      const received = after.length ? drawBoxes(after, world, names[1].length > 1, brief) : [element("span", "kind", toOne ? `sent to rank ${peer}` : "—")];
+      const sent = before.length ? drawBoxes(before, world, names[0].length > 1, brief) : [element("span", "kind", "—")];
       const arrow = element("td", "arrow", "→");
       return element("tr", rank === followed ? "followed" : "", name, element("td", "", ...sent), arrow, element("td", "", ...received));
     });
-    return scrolling(element("table", "moved", head, element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...rows)));
+    return element("table", "moved", head, element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...rows));
   }
 
-  function drawBoxes(boxes, world) {
+  function drawBoxes(boxes, world, named, brief) {
     return boxes.map(([name, index, origins]) => {
       const value = table.values[index];
       const drawn = element("div", "boxes");
       const from = (place) => (Array.isArray(origins) ? origins[place] : origins);
       if (value.s && value.c) drawn.append(...cells(value, (place) => tinted("cell", from(place), world)));
-      else if (value.s) drawn.append(block(value, from(0), world));
-      else if (Array.isArray(value.c)) value.c.forEach((item, place) => drawn.append(block(item, from(place), world)));
+      else if (value.s) drawn.append(block(value, from(0), world, brief));
+      else if (Array.isArray(value.c)) value.c.forEach((item, place) => drawn.append(block(item, from(place), world, brief)));
       else drawn.append(draw(value));
-      return element("div", "box", element("span", "kind", name), drawn);
+      return element("div", "box", ...(named ? [element("span", "kind", name)] : []), drawn);
     });
   }
 
-  // A tensor as one box: shape, first elements, norm.
-  function block(value, origin, world) {
+  // A tensor as one box: shape, first elements, norm unless there are many boxes.
+  function block(value, origin, world, brief) {
     const drawn = tinted("block", origin, world);
     const lines = [];
-    if (value.s) lines.push(element("span", "kind", value.s.join(" × ") || "scalar"));
-    if (value.f) lines.push(element("span", "", `${short(value.f[0], value.d)} …`), element("span", "kind", `norm ${short(value.q)}`));
-    else if (value.c) lines.push(element("span", "", [value.c].flat().slice(0, 4).map((item) => short(item, value.d)).join(" ")));
-    else lines.push(element("span", "kind", "not read"));
+    if (value.s) lines.push(element("span", "kind", value.s.join("×") || "scalar"));
+    if (value.f) {
+      lines.push(element("span", "", `${short(value.f[0], value.d)}…`));
+      if (!brief) lines.push(element("span", "kind", `norm ${short(value.q)}`));
+    } else if (value.c) lines.push(element("span", "", [value.c].flat().slice(0, 4).map((item) => short(item, value.d)).join(" ")));
+    else lines.push(element("span", "kind", "not recorded"));
     drawn.prepend(...lines);
     return drawn;
   }
@@ -237,7 +263,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       for (let rank = 0; rank < world; rank++) strip.append(element("i", colour(rank)));
       return element("span", `${kind} sum`, strip);
     }
-    return element("span", origin >= 0 ? `${kind} from ${colour(origin)}` : kind);
+    return element("span", origin >= 0 ? `${kind} came ${colour(origin)}` : kind);
   }
 
   return { drawn, turns };

@@ -242,7 +242,8 @@ class _Values:
 
     def compact(self, value: Value, unfilled: Set[str] = frozenset()) -> dict[str, Json]:
         """With short keys: t type, c contents, n length of what was cut; of a tensor d dtype, s shape, v device unless
-        cpu, c all elements in row-major order or f the first, m mean, q norm, u if not filled yet, g gradient."""
+        cpu, c all elements in row-major order or f the first, m mean, q norm, u if not filled yet, g gradient. Anything
+        else: r how it is written, o if that does not tell its state."""
         if not isinstance(value, dict):
             kind = "NoneType" if value is None else type(value).__name__
             return {"t": kind, "c": json_number(value)}
@@ -262,7 +263,8 @@ class _Values:
                 else [self.compact(item, unfilled) for item in items]
             )
             return {"t": kind, "c": contents} | ({"n": value["length"]} if len(items) < value["length"] else {})
-        return {"t": kind, "c": None, "r": value.get("error") or value.get("repr") or kind.split(".")[-1]}
+        told = value.get("error") or value.get("repr")
+        return {"t": kind, "c": None, "r": told or kind.split(".")[-1]} | ({} if told else {"o": 1})
 
     def _tensor(self, value: dict[str, Any], unfilled: Set[str]) -> dict[str, Json]:
         result = {"t": value["type"], "d": value["dtype"], "s": value["shape"]}
