@@ -3,8 +3,8 @@
 python tests/mutants.py [WORD ...]     tries all mutants, or those whose place or description has one of the words
 
 Every mutant is made in a copy of the repository, where the tests that should catch it then run. The script prints
-which were caught and exits with code 1 if any survives. All of them take about six minutes on two cores, as every one
-starts its own ranks.
+which were caught and exits with code 1 if any survives. All of them take about 15 minutes on two cores, as most
+start their own ranks.
 """
 
 import os

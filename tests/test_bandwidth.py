@@ -79,11 +79,11 @@ def test_on_real_ranks_the_bandwidth_follows_from_the_printed_duration(
 
 @benchmarks
 def test_a_transfer_is_done_once_to_warm_up_and_once_between_two_readings_of_the_clock(benchmark: str) -> None:
-    run = run_with_transfer_of(1, benchmark, 0, 4)
+    run = run_with_transfer_of(1, benchmark, 3, 4)
     transfer, wait = COLLECTIVE[benchmark], ["synchronize", "barrier"]
     order = [transfer, *wait, "perf_counter", transfer, *wait, "perf_counter"]
     assert [event.name for event in run.events] == ["setup", *order, "print", "print", "cleanup"]
-    assert run.events[0].args == (0, 4)
+    assert run.events[0].args == (3, 4)
 
 
 @benchmarks
