@@ -1,10 +1,14 @@
 """What the lecture's page costs: `python tests/benchmark_page.py` prints each number and its limit; fails above one.
 
+With --record it runs the lecture too, plain and recorded in turn, and compares the fastest run of each.
+
 A step is timed by the script that handles its key, its layout included. Each position counts by its fastest of three
 passes, so that what is measured is the page, not what else the machine does.
 """
 
+import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,8 +19,8 @@ from page_browser import launched
 from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from trace_page.log import load_log  # noqa: E402
-from trace_page.page import TRACES, build_page, write_page  # noqa: E402
+from trace_page.page import TRACES, build_page, load_run  # noqa: E402
+from trace_page.record import record  # noqa: E402
 from trace_page.trace import load_trace  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
@@ -64,8 +68,26 @@ def milliseconds_of_steps(browser: Browser, page_file: Path, steps: int, query: 
     return fastest
 
 
+def cost_of_recording(runs: int = 3) -> float:
+    """How many times as long as a plain run of the lecture a recorded one takes."""
+    plain, recorded = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        for _ in range(runs):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, f"{LECTURE}.py"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            plain.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            record(LECTURE, ROOT, Path(directory) / "log.txt", Path(directory) / "recording.json")
+            recorded.append(time.perf_counter() - start)
+    print(f"a plain run {min(plain):.1f} s, a recorded one {min(recorded):.1f} s")
+    return min(recorded) / min(plain)
+
+
 def main() -> int:
     """Print all numbers; returns 1 if one is above its limit."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--record", action="store_true", help="measure the recorded run too: minutes")
+    options = parser.parse_args()
     failed = []
 
     def report(what: str, value: float, limit: float, unit: str) -> None:
@@ -74,16 +96,19 @@ def main() -> int:
             failed.append(what)
 
     start = time.perf_counter()
-    write_page(ROOT, LECTURE)
-    report("building, beyond imports", time.perf_counter() - start, 1, "s")
-    page_file = ROOT / TRACES / f"{LECTURE}.html"
-    report("size of the page", page_file.stat().st_size / 1e6, 1.2, "MB")
-
     trace = load_trace(ROOT / TRACES / f"{LECTURE}.json", ROOT)
-    log = load_log(ROOT / TRACES / f"{LECTURE}_stdout.txt", trace.files)
+    log, recording = load_run(ROOT / TRACES, LECTURE, ROOT, trace)
+    html = build_page(LECTURE, ROOT, trace, log, recording)
+    report("building, beyond imports", time.perf_counter() - start, 1, "s")
+    report("size of the page", len(html.encode()) / 1e6, 1.2, "MB")
+    if recording is None:
+        print("there is no recording: the page is measured without one")
+
     with tempfile.TemporaryDirectory() as directory, launched() as browser:
-        longer = Path(directory) / "longer.html"
-        longer.write_text(build_page(LECTURE, ROOT, replace(trace, steps=trace.steps * 10), log), encoding="utf-8")
+        page_file, longer = Path(directory) / "page.html", Path(directory) / "longer.html"
+        page_file.write_text(html, encoding="utf-8")
+        tenfold_trace = replace(trace, steps=trace.steps * 10)
+        longer.write_text(build_page(LECTURE, ROOT, tenfold_trace, log, recording), encoding="utf-8")
         report("open to interactive", seconds_to_interactive(browser, page_file), 0.2, "s")
         count = len(trace.steps)
         for mode, query in (("", ""), (", animate", "?animate=1")):
@@ -93,6 +118,8 @@ def main() -> int:
             report(f"slowest step, 10 x the steps{mode}", max(tenfold), 8, "ms")
             ratio = statistics.median(tenfold) / statistics.median(once)
             report(f"median step, 10 x the steps over once{mode}", ratio, 1.5, "x")
+    if options.record:
+        report("a recorded run over a plain one", cost_of_recording(), 1.5, "x")
     return 1 if failed else 0
 
 

@@ -10,8 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 from pypdf import PdfReader
 
-from trace_page.log import load_log
-from trace_page.page import TRACES, build_page
+from trace_page.page import TRACES, build_page, load_run
 from trace_page.trace import load_trace
 
 pytest_plugins = ["page_fixtures"]
@@ -531,13 +530,13 @@ def test_the_policy_lets_nothing_in(open_page: Open) -> None:
 
 @pytest.fixture(scope="session")
 def lecture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of lecture_07, built anew from the trace and the log in the repository."""
+    """The page of lecture_07, built anew from the trace, the log and the recording in the repository."""
     root = Path(__file__).parent.parent
     trace = load_trace(root / TRACES / "lecture_07.json", root)
-    log = load_log(root / TRACES / "lecture_07_stdout.txt", trace.files)
+    log, recording = load_run(root / TRACES, "lecture_07", root, trace)
     assert log.other == [], "every line of the log belongs to a print"
     page = tmp_path_factory.mktemp("lecture") / "lecture_07.html"
-    page.write_text(build_page("lecture_07", root, trace, log), encoding="utf-8")
+    page.write_text(build_page("lecture_07", root, trace, log, recording), encoding="utf-8")
     return page
 
 

@@ -134,8 +134,6 @@ def recorded_log(path: Path, recording: Recording, files: dict[str, str]) -> Log
         else:
             outputs.append(Output(text, rank, at))
     log.other = [text for text in unknown.elements() if text.strip()]
-    for place in (found.place for name, source in files.items() for found in _prints(name, source)):
-        log.outputs.setdefault(place, [])
     return log
 
 

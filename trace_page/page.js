@@ -346,7 +346,7 @@
     }
     applyView();
     const rank = query.get("rank") ?? "";
-    if (ranks) follow(rank && document.querySelector(`[data-rank="${CSS.escape(rank)}"]`) ? Number(rank) : null);
+    if (ranks && (rank || followed !== null)) follow(rank && document.querySelector(`[data-rank="${CSS.escape(rank)}"]`) ? Number(rank) : null);
     step = Math.min(Math.max(Number.parseInt(query.get("step"), 10) || 0, 0), last);
     const line = Number(query.get("line"));
     const file = query.has("source") ? trace.files.indexOf(query.get("source")) : 0;

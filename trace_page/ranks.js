@@ -99,8 +99,10 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     return !value.o && (value.c === null || typeof value.c !== "object" || Object.values(value.c).every(isRead));
   }
 
+  const kind = (value) => (value.r === undefined ? kindOf(value) : "");
+
   function drawOnce(name, value, drawn, states, shown) {
-    const head = element("div", "head", element("b", "", name), element("span", "kind", kindOf(value)));
+    const head = element("div", "head", element("b", "", name), element("span", "kind", kind(value)));
     const cell = element("td", "same", head);
     cell.colSpan = shown.length;
     (drawn.className === "plain" ? head : cell).append(drawn);
@@ -112,7 +114,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     const values = states.map(({ index }) => table.values[index]);
     const fresh = states.some((one) => one.fresh);
     const head = element("div", "head", element("b", "", name));
-    const kinds = values.map((value) => (value ? kindOf(value) : ""));
+    const kinds = values.map((value) => (value ? kind(value) : ""));
     const sameKind = kinds.every((kind) => kind === kinds[0]);
     if (sameKind) head.append(element("span", "kind", kinds[0]));
     const body = element("tbody", fresh ? "fresh" : "");
@@ -121,7 +123,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     title.scope = "colgroup";
     const cells = values.map((value, place) => {
       const cell = element("td", `differs ${colour(shown[place])}${states[place].fresh ? " changed" : ""}`);
-      if (value && !sameKind) cell.append(element("div", "kind", kindOf(value)));
+      if (value && !sameKind) cell.append(element("div", "kind", kind(value)));
       cell.append(value ? draw(value) : element("span", "kind", "—"));
       return cell;
     });
@@ -166,19 +168,25 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
   }
 
   function drawTensor(value, brief) {
+    if (brief && value.f) {
+      const first = (one) => (one.f ? `${short(one.f[0], one.d)} …` : "not recorded");
+      return plain(first(value) + (value.g ? `\ngrad ${first(value.g).replace(" …", "")}` : ""));
+    }
     const drawn = element("div", "tensor");
     if (value.u) drawn.append(element("span", "kind", "not filled yet"));
     else if (value.c && !value.s.length) return plain(short(value.c[0], value.d));
     else if (value.c) drawn.append(...cells(value, () => element("span", "cell")));
-    else if (value.f) drawn.append(...summary(value, brief));
+    else if (value.f) drawn.append(...summary(value));
     else drawn.append(element("span", "kind", "content not recorded: more than 2²⁰ elements"));
     if (value.g) drawn.append(element("div", "grad", element("span", "kind", "grad "), ...drawTensor(value.g, brief).childNodes));
     return drawn;
   }
 
-  function summary(value, brief) {
-    const first = element("span", "plain", `${value.f.slice(0, brief ? 1 : 3).map((item) => short(item, value.d)).join(" ")} …`);
-    return brief ? [first] : [first, element("span", "kind", ` norm ${short(value.q)}`)];
+  function summary(value) {
+    return [
+      element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")} …`),
+      element("span", "kind", ` norm ${short(value.q)}`),
+    ];
   }
 
   // Elements in rows as long as the tensor's last dimension, or 8.
