@@ -149,6 +149,46 @@ def test_what_was_not_sent_is_said_to_come_from_nobody() -> None:
     assert origins("broadcast", [tensor(1), tensor(2)], [tensor(3), tensor(3)], root=0) == [UNKNOWN, UNKNOWN]
 
 
+# Values
+
+
+def table_of(*variables: dict[str, Value]) -> dict:
+    """The page's table for a call in which each rank holds these variables."""
+    ranks = [Rank([Step(2, 2, changed=changed)], []) for changed in variables]
+    call = Call("program", "program.py", 1, len(ranks), None, ranks)
+    trace = Trace({"program.py": LOOPS}, {"program.py": frozenset()}, ())
+    return rank_table(trace, Recording("program", {}, {}, [call], []))
+
+
+def test_equal_tensors_on_the_ranks_own_gpus_are_one_value() -> None:
+    table = table_of(*[{"x": tensor(1, 2) | {"device": f"cuda:{rank}"}} for rank in range(2)])
+    assert [rank["x"] for rank in table["calls"][0]["ranks"]] == [[[0], [0]]] * 2
+    assert table["values"] == [{"t": "torch.Tensor", "d": "float32", "s": [2], "v": "cuda", "c": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        (2**60, {"t": "int", "c": str(2**60)}),
+        ({"type": "float", "value": "nan"}, {"t": "float", "c": "nan"}),
+        ({"type": "str", "length": 999, "first": "abc"}, {"t": "str", "c": "abc", "n": 999}),
+        ({"type": "dict", "length": 0, "items": []}, {"t": "dict", "c": {}}),
+        ({"type": "dict", "length": 1, "items": [["a", True]]}, {"t": "dict", "c": {"a": {"t": "bool", "c": True}}}),
+        ({"type": "list", "length": 9, "items": [None]}, {"t": "list", "c": [{"t": "NoneType", "c": None}], "n": 9}),
+        ({"type": "a.B"}, {"t": "a.B", "c": None, "r": "B", "o": 1}),
+        ({"type": "a.B", "error": "ValueError: no"}, {"t": "a.B", "c": None, "r": "ValueError: no"}),
+    ],
+)
+def test_a_value_keeps_what_the_recording_has_of_it(value: Value, shown: dict) -> None:
+    assert table_of({"x": value})["values"] == [shown]
+
+
+def test_code_is_no_value() -> None:
+    assert table_of({"torch": {"type": "module"}, "f": {"type": "function", "repr": "<f>"}, "x": 1})["calls"] == [
+        {"ranks": [{"x": [[0], [0]]}], "names": ["x"]}
+    ]
+
+
 # A program on real ranks
 
 

@@ -16,8 +16,10 @@ from recording_checks import array, call_of, communications, line_of
 from torch.nn.functional import gelu
 
 import lecture_07
+from trace_page.ranks import align
 from trace_page.record import record
 from trace_page.recording import Call, Rank, Recording, Value, load_recording
+from trace_page.trace import load_trace
 
 ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "var" / "traces"
@@ -97,6 +99,16 @@ class TestTheRun:
         for call in recording.calls:
             for number, rank in enumerate(call.ranks):
                 assert all(f"ank {number}" in line.text for line in rank.prints)
+
+    def test_every_traced_step_of_a_program_is_one_of_each_rank(self, recording: Recording) -> None:
+        trace = load_trace(TRACES / "lecture_07.json", ROOT)
+        programs = {call.function for call in recording.calls}
+        inside = [number for number, step in enumerate(trace.steps) if step.here.function in programs]
+        joined = align(trace, recording)
+        assert list(joined) == inside
+        for index, turns in joined.values():
+            executing = [turn.first >= 0 for turn in turns]
+            assert executing[0] and (all(executing) or recording.calls[index].function == "pipeline_parallelism_main")
 
     def test_it_is_small(self, folder: Path) -> None:
         assert (folder / "recording.json").stat().st_size < 300_000

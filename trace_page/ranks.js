@@ -99,7 +99,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     return !value.o && (value.c === null || typeof value.c !== "object" || Object.values(value.c).every(isRead));
   }
 
-  const kind = (value) => (value.r === undefined ? kindOf(value) : "");
+  const kind = (value) => (value.r === undefined ? kindOf(value) + (value.v ? `, ${value.v}` : "") : "");
 
   function drawOnce(name, value, drawn, states, shown) {
     const head = element("div", "head", element("b", "", name), element("span", "kind", kind(value)));

@@ -241,9 +241,9 @@ class _Values:
         return self._known[text]
 
     def compact(self, value: Value, unfilled: Set[str] = frozenset()) -> dict[str, Json]:
-        """With short keys: t type, c contents, n length of what was cut; of a tensor d dtype, s shape, v device unless
-        cpu, c all elements in row-major order or f the first, m mean, q norm, u if not filled yet, g gradient. Anything
-        else: r how it is written, o if that does not tell its state."""
+        """With short keys: t type, c contents, n length of what was cut. Of a tensor d dtype, s shape, v kind of device
+        unless cpu, c all elements in row-major order or f the first, m mean, q norm, u if not filled yet, g gradient.
+        Of anything else r how it is written, o if that does not tell its state."""
         if not isinstance(value, dict):
             kind = "NoneType" if value is None else type(value).__name__
             return {"t": kind, "c": json_number(value)}
@@ -256,7 +256,7 @@ class _Values:
             return {"t": kind, "c": value["first"], "n": value["length"]}
         if "items" in value:
             items = value["items"]
-            pairs = bool(items) and isinstance(items[0], list)
+            pairs = isinstance(items[0], list) if items else kind == "dict"
             contents = (
                 {key: self.compact(item, unfilled) for key, item in items}
                 if pairs
@@ -268,8 +268,10 @@ class _Values:
 
     def _tensor(self, value: dict[str, Any], unfilled: Set[str]) -> dict[str, Json]:
         result = {"t": value["type"], "d": value["dtype"], "s": value["shape"]}
-        if value["device"] != "cpu":
-            result["v"] = value["device"]
+        # Without its index: each rank has a device of its own, and that alone makes no values differ.
+        device = value["device"].split(":")[0]
+        if device != "cpu":
+            result["v"] = device
         if unfilled and dumps(value) in unfilled:
             result["u"] = 1
         elif "values" in value:
