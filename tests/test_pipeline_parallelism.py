@@ -90,9 +90,10 @@ def test_every_layer_is_made_for_its_rank(stages: list[ProgramRun]) -> None:
         assert [event.args for event in run.calls("get_init_params")] == [(5, 5, rank)] * (8 // len(stages))
 
 
-def test_only_the_first_stage_looks_at_the_data(stages: list[ProgramRun]) -> None:
-    first, *others = stages
-    assert torch.equal(torch.cat(first.local_variables["micro_batches"]), random_data(7, 6, 5).float())
+def test_the_first_stage_cuts_the_data_and_the_others_receive_into_room_of_their_own(stages: list[ProgramRun]) -> None:
+    assert torch.equal(torch.cat(stages[0].local_variables["micro_batches"]), random_data(7, 6, 5).float())
+    for run in stages:
+        assert torch.equal(run.local_variables["data"], random_data(7, 6, 5).float())
     for before, after in pairwise(stages):
         sent = [event.args[0] for event in before.calls("send")]
         assert all(map(torch.equal, after.local_variables["micro_batches"], sent))
