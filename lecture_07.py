@@ -253,9 +253,9 @@ def benchmarking() -> None:
     spawn(all_reduce, world_size=4, num_elements=num_elements)
     spawn(reduce_scatter, world_size=4, num_elements=num_elements)
 
-    text("The bandwidth is nccl-tests' **bus bandwidth**: it counts what each rank must send at least, so one can compare it with the links' peak, whatever the number of ranks. GB are 10⁹ bytes, each way.")
+    text("The bandwidth is nccl-tests' **bus bandwidth**: it counts what each rank must send at least (unless a switch adds up on the way), so one can compare it with the links' peak, whatever the number of ranks. GB are 10⁹ bytes, each way.")
     text("What to expect on GPUs: on 4 GPUs of one node, these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy.")
-    text("What to expect on CPUs: on 2 cores, 0.9 GB/s for all-reduce and 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. The reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), and each rank throws most of the result away.")
+    text("What to expect on CPUs: on 2 cores, up to 0.9 GB/s for all-reduce and up to 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. The reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), and each rank throws most of the result away.")
     link(title="how to reason about bandwidth", url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#allreduce")
     link(title="sample benchmark", url="https://github.com/stas00/ml-engineering/blob/master/network/benchmarks/all_reduce_bench.py")
 
@@ -330,7 +330,7 @@ def collective_operations_main(rank: int, world_size: int) -> None:
     dist.all_gather_single(output, input)
     print(f"Rank {rank} [after all-gather]: input = {input}, output = {output}")
 
-    text("In the log, the last output equals the result of the all-reduce: **all-reduce = reduce-scatter + all-gather**.")
+    text("In the log of four ranks, the last output equals the result of the all-reduce: **all-reduce = reduce-scatter + all-gather**.")
     cleanup()  # @stepover
 
 

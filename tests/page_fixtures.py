@@ -78,9 +78,7 @@ def open_page(browser: Browser, lesson: Path) -> Iterator[Callable[..., Page]]:
     """Opens the lesson's page at an address; fails the test on any error, refused resource or request of a page."""
     pages, trouble = [], []
 
-    def open_at(
-        query: str = "", width: int = 1280, height: int = 900, name: str = "lesson", **options: object
-    ) -> Page:
+    def open_at(query: str = "", width: int = 1280, height: int = 900, name: str = "lesson", **options: object) -> Page:
         page = browser.new_page(viewport={"width": width, "height": height}, **options)
         pages.append(page)
         page.on("pageerror", lambda error: trouble.append(str(error)))

@@ -226,7 +226,7 @@ def test_narration_stands_in_place_of_its_line_and_raw_shows_the_line(open_page:
 
 def test_a_statement_over_several_lines_is_one_row(open_page: Open, lesson: Path) -> None:
     page = open_page()
-    line = line_of(lesson, "        \"Spread over \"") - 1
+    line = line_of(lesson, '        "Spread over "') - 1
     row = page.locator(f"#L{line}")
     assert row.inner_text().split("\n")[-1] == "Spread over lines"
     page.keyboard.press("r")

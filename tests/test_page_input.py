@@ -180,7 +180,7 @@ def test_nan_in_a_tensor_is_text_in_the_page(lesson: Path) -> None:
 
 # The log
 
-PROGRAM = '''
+PROGRAM = """
 def program(rank, loss, tensor):
     print(f"Rank {rank} before: {tensor}")
     print(f"Rank {rank} before: {tensor}, again")
@@ -190,7 +190,7 @@ def program(rank, loss, tensor):
     print(f"to stderr {rank}", file=sys.stderr)
     print("plain")
     print(f"two\\n{rank}\\n", end="")
-'''
+"""
 
 
 def test_each_line_of_the_log_goes_to_the_print_that_wrote_it(tmp_path: Path) -> None:
