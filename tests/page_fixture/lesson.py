@@ -24,11 +24,7 @@ def first_section() -> None:
     text("```python\nfor rank in range(4):\n    pass\n```")
     text("Never markup: <script>alert('narration')</script>")
     text("Read "), link(title="the log", url="var/traces/lesson_stdout.txt"), text(", then go on.")
-    link(
-        Reference(
-            title="A paper", authors=["Ada Lovelace", "Alan Turing"], date="1950-10-01", url="https://example.org/p"
-        )
-    )
+    link(Reference(title="A paper", authors=["Ada Lovelace", "Alan Turing"], date="1950-10-01", url="https://example.org/p"))
     link(title="not a link", url="javascript:alert(1)")
     article_link("https://example.org/article")
     link(shard_sum)
@@ -39,7 +35,10 @@ def first_section() -> None:
     graph(make_graph([{"id": "a"}, {"id": "b", "label": "Bee"}], [{"source": "a", "target": "b", "label": "sends"}]))
     text("One"), text("Two"), text("Three")  # @animate
     secret = 1  # @hide
-    text("Spread over lines")
+    text(
+        "Spread over "
+        "lines"
+    )
 
 
 def second_section() -> None:
