@@ -44,12 +44,12 @@ STEP_THROUGH = """async ([positions, key]) => {
 }"""
 
 
-def seconds_to_interactive(browser: Browser, page_file: Path) -> float:
+def seconds_to_interactive(browser: Browser, page_file: Path, query: str = "") -> float:
     """Median over nine openings of the time from navigation to the end of the page's script."""
     times = []
     for _ in range(9):
         page = browser.new_page()
-        page.goto(page_file.as_uri())
+        page.goto(page_file.as_uri() + query)
         times.append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") / 1000)
         page.close()
     return statistics.median(times)
@@ -109,8 +109,10 @@ def main() -> int:
         page_file.write_text(html, encoding="utf-8")
         tenfold_trace = replace(trace, steps=trace.steps * 10)
         longer.write_text(build_page(LECTURE, ROOT, tenfold_trace, log, recording), encoding="utf-8")
-        report("open to interactive", seconds_to_interactive(browser, page_file), 0.2, "s")
         count = len(trace.steps)
+        report("open to interactive", seconds_to_interactive(browser, page_file), 0.2, "s")
+        in_the_middle = seconds_to_interactive(browser, page_file, f"?step={count // 2}")
+        report("open to interactive, at a step in the middle", in_the_middle, 0.2, "s")
         for mode, query in (("", ""), (", animate", "?animate=1")):
             once = milliseconds_of_steps(browser, page_file, count, query)
             tenfold = milliseconds_of_steps(browser, longer, 10 * count, query)

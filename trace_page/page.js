@@ -217,8 +217,9 @@
   }
 
   // What a communication moved stands at the top; else what the line changed may stand below the panel's edge.
+  // While the page loads the panel is at its top, and asking would lay out the whole page.
   function showFresh(recorded) {
-    panel.scrollTop = 0;
+    if (recorded || document.readyState !== "loading") panel.scrollTop = 0;
     const fresh = recorded && !panel.querySelector(".moved") && panel.querySelector(".fresh");
     if (!fresh) return;
     const below = fresh.getBoundingClientRect().bottom - panel.getBoundingClientRect().bottom;
