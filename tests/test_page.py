@@ -248,7 +248,7 @@ def test_the_current_line_is_marked_and_in_view_at_every_step(open_page: Open, t
             frame = step["stack"][-1]
             told, marked, seen = page.evaluate(f"[{STATUS}, {MARKED}, ({IN_VIEW})()]")
             assert told.startswith(f"Step {number} of ")
-            assert f"line {frame['line_number']}, function {frame['function_name']}" in told
+            assert f"line {frame['line_number']}, {frame['function_name']}" in told
             assert seen, number
             assert str(frame["line_number"]) in marked or "@hide" in frame["code"]
             page.keyboard.press("l")
@@ -459,9 +459,11 @@ def test_without_script_everything_can_be_read(browser: object, lesson: Path) ->
     page = context.new_page()
     page.goto((lesson / "var/traces/lesson.html").as_uri())
     shown = page.locator("body").inner_text()
-    texts = ("A small lesson", "import torch", "That was all.", "audience", "Rank 2 [before]", "a line of no print")
+    texts = ("A small lesson", "That was all.", "audience", "Rank 2 [before]", "a line of no print")
     assert [text for text in texts if text not in shown] == []
     assert not page.locator(".controls").is_visible() and not page.locator("aside").is_visible()
+    page.locator(".preamble summary").click()
+    assert "import torch" in page.locator(".preamble").inner_text()
     page.locator("nav a", has_text="Ranks").click()
     assert "second_section" in page.locator(".row:target").inner_text()
     context.close()
@@ -494,6 +496,7 @@ def test_on_paper_there_is_the_lecture_and_nothing_else(open_page: Open) -> None
     for expected in ("A small lesson", "That was all.", "Rank 2 [before]", "a line of no print", "audience"):
         assert expected.replace(" ", "") in text, expected
     assert "Step0of" not in text and "Nothinginspected" not in text
+    assert "importtorch" not in text, "what is folded, but for outputs, stays so"
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -556,3 +559,51 @@ def test_axe_finds_no_violation_in_the_lectures_page(browser: object, lecture: P
     result = Axe().run(page)
     page.close()
     assert result.violations_count == 0, result.generate_report()
+
+
+def test_animate_shows_what_the_lecture_steps_over_when_it_is_called(browser: object, lecture: Path) -> None:
+    root = Path(__file__).parent.parent
+    source = (root / "lecture_07.py").read_text(encoding="utf-8").split("\n")
+    steps = load_trace(root / TRACES / "lecture_07.json", root).steps
+
+    def line(text: str) -> int:
+        return next(number for number, code in enumerate(source, 1) if code.startswith(text))
+
+    def first(text: str) -> int:
+        return next(number for number, step in enumerate(steps) if text in source[step.here.line - 1])
+
+    appears = {
+        "def setup": first("    setup(rank"),
+        "def int_divide": first("int_divide("),
+        "# Per-rank programs": first("def collective_operations_main"),
+        "# Helpers": first("    setup(rank"),
+        "if __name__": len(steps) - 1,
+        "import math": 0,
+    }
+    page = browser.new_page()
+    for text, step in appears.items():
+        for at, shown in ((step - 1, False), (step, True)):
+            if at >= 0:
+                page.goto(f"{lecture.as_uri()}?animate=1&step={at}")
+                hidden = page.locator(f"#L{line(text)}").evaluate("row => row.classList.contains('future')")
+                assert hidden != shown, (text, at)
+    page.close()
+
+
+def test_the_contents_mark_where_the_reader_is_and_fold_on_a_narrow_page(browser: object, lecture: Path) -> None:
+    page = browser.new_page()
+    for query, title in (("", []), ("?step=1", ["Parallelism across GPUs"]), ("?step=422", ["Summary"])):
+        page.goto(lecture.as_uri() + query)
+        assert page.locator("nav [aria-current]").all_inner_texts() == title
+    page.keyboard.press("k")
+    page.locator("nav a", has_text="all_reduce").first.click()
+    page.keyboard.press("l")
+    assert page.locator("nav [aria-current]").all_inner_texts() == ["all_reduce"]
+    page.close()
+    narrow = browser.new_page(viewport={"width": 390, "height": 844})
+    narrow.goto(lecture.as_uri())
+    assert narrow.locator("nav a", has_text="Summary").is_hidden()
+    narrow.locator("nav summary").click()
+    narrow.locator("nav a", has_text="Summary").click()
+    assert narrow.locator(".current").is_visible()
+    narrow.close()

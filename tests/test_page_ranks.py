@@ -39,7 +39,7 @@ def step_at(trace: Trace, text: str, occurrence: int = 0) -> int:
 
 
 def moved(page: Page) -> list[list[str]]:
-    """The cells of what moved, a list a rank: its name, before, arrow, after."""
+    """The cells of what moved, a list a rank: its name, before, arrow, after. All ranks of a collective share one."""
     read = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText.trim().replace(/\\s+/g, ' ')))"
     return page.locator(".moved tbody tr").evaluate_all(read)
 
@@ -97,10 +97,15 @@ def test_what_the_line_changed_is_marked_on_the_ranks_that_changed_it(at: Open) 
     assert page.locator(".fresh").count() == 0
 
 
-def test_a_rank_that_does_not_execute_the_line_says_so(at: Open) -> None:
+def test_a_rank_that_does_not_execute_the_line_says_so_and_where_it_is(at: Open, exchange: Trace) -> None:
+    source = exchange.files["exchange.py"].split("\n")
+    received = next(line for line, text in enumerate(source, 1) if "dist.recv" in text)
     heads = ".columns-of-ranks thead th"
-    assert "never executes this line" in at("message = torch.tensor").locator(heads).nth(1).inner_text()
-    assert "not in this turn" in at("the turn of rank").locator(heads).nth(1).inner_text()
+    never = at("message = torch.tensor").locator(heads).nth(1).inner_text()
+    assert re.search(rf"never executes this line: as after line {received}$", never)
+    in_turn = at("the turn of rank").locator(heads).nth(1).inner_text()
+    last = int(re.search(r"not in this turn of the loop: as after line (\d+)$", in_turn)[1])
+    assert "if turn == rank" in source[last - 1]
     lines = at("if rank == 0").locator(heads).nth(1).inner_text()
     assert re.fullmatch(r"rank 1\s+also line \d+", lines)
 
@@ -131,7 +136,7 @@ def test_every_step_shows_the_recorded_variables_of_every_rank(at: Open, exchang
 
 def test_elsewhere_the_values_are_the_traces(at: Open) -> None:
     page = at("start(exchange")
-    assert page.locator(".from").inner_text() == "traced, rank 0 alone"
+    assert page.locator(".from").inner_text() == "traced, in one process"
     assert page.locator(".columns-of-ranks").count() == 0
 
 
@@ -140,7 +145,7 @@ def test_elsewhere_the_values_are_the_traces(at: Open) -> None:
 
 def test_a_reduction_shows_inputs_in_their_ranks_colours_and_grey_sums(at: Open) -> None:
     page = at("dist.all_reduce")
-    assert moved(page) == [["rank 0", "0 1 2 3", "→", "1 3 5 7"], ["rank 1", "1 2 3 4", "→", "1 3 5 7"]]
+    assert moved(page) == [["rank 0", "0 1 2 3", "→", "1 3 5 7"], ["rank 1", "1 2 3 4", "1 3 5 7"]]
     for rank in (0, 1):
         row = page.locator(".moved tbody tr").nth(rank)
         assert colours(row.locator("td").first) == [f"r{rank}"] * 4
@@ -151,7 +156,7 @@ def test_a_reduction_shows_inputs_in_their_ranks_colours_and_grey_sums(at: Open)
 
 def test_what_only_moves_keeps_the_colour_of_the_rank_it_came_from(at: Open) -> None:
     page = at("dist.all_gather")
-    assert moved(page) == [["rank 0", "10", "→", "1 10 1 11"], ["rank 1", "11", "→", "1 10 1 11"]]
+    assert moved(page) == [["rank 0", "10", "→", "1 10 1 11"], ["rank 1", "11", "1 10 1 11"]]
     for rank in (0, 1):
         row = page.locator(".moved tbody tr").nth(rank)
         assert colours(row.locator("td").first) == [f"r{rank}"]
@@ -279,7 +284,7 @@ def test_without_a_recording_the_page_is_as_before_and_says_so(open_page: Open) 
     assert page.locator(".follow").count() == 0 and page.locator("#ranks").count() == 0
     page.keyboard.press("1")
     page.keyboard.press("Escape")
-    assert "rank" not in page.locator(".status").inner_text().split("function")[1].replace("shard", "")
+    assert "rank" not in page.locator(".status").inner_text().split(", line")[1]
     page.keyboard.press("?")
     assert "follow" not in page.get_by_role("dialog").inner_text()
 

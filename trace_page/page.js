@@ -95,14 +95,32 @@
     const parts = lastPart(step);
     const place = `${file ? `${trace.files[file]} ` : ""}line ${trace.line[step]}`;
     $(".status").textContent =
-      `Step ${step} of ${last}, ${place}, function ${trace.functions[trace.function[step]]}` +
+      `Step ${step} of ${last}, ${place}, ${trace.functions[trace.function[step]]}` +
       (parts ? `, part ${part + 1} of ${parts + 1}` : "") +
       (followed === null ? "" : `, rank ${followed}`);
     slider.setAttribute("aria-valuetext", $(".status").textContent);
     for (const name of ["back", "next", "overBack", "overNext", "out"]) {
       button(name).setAttribute("aria-disabled", !moreParts(name) && moves(name) < 0);
     }
+    markContents(file, trace.line[step]);
     if (row && scroll) keepInView(row);
+  }
+
+  // The entry of the table of contents under which a line stands: the last one above it in the source.
+
+  const entries = [...document.querySelectorAll("nav a[data-line]")].map((link) => [
+    Number(link.dataset.file), Number(link.dataset.line), link,
+  ]);
+  let currentEntry;
+  function markContents(file, line) {
+    let [above, entry] = [0, null];
+    for (const [ofFile, from, link] of entries) {
+      if (ofFile === file && from <= line && from > above) [above, entry] = [from, link];
+    }
+    if (entry === currentEntry) return;
+    currentEntry?.removeAttribute("aria-current");
+    entry?.setAttribute("aria-current", "true");
+    currentEntry = entry;
   }
 
   function mark(row, on) {
@@ -199,12 +217,12 @@
     }
     $(".values").replaceChildren(...drawn);
     showFresh(recorded);
-    $(".from").textContent = recorded ? recorded.from : ranks ? "traced, rank 0 alone" : "";
+    $(".from").textContent = recorded ? recorded.from : ranks ? "traced, in one process" : "";
     panel.classList.toggle("of-ranks", Boolean(recorded));
     panel.classList.toggle("empty", !drawn.length);
     const frames = [];
     for (const [file, line, name] of call.frames) {
-      const link = element("a", "", `${name}:${line}`);
+      const link = element("a", "", file >= 0 ? `${name}:${line}` : name);
       if (file >= 0) {
         link.href = `#${rowId(file, line)}`;
         link.dataset.file = file;
@@ -496,6 +514,7 @@
   });
   addEventListener("toggle", showFold, true);
 
+  if (matchMedia("(max-width: 999.98px)").matches) $("nav details").open = false;
   history.scrollRestoration = "manual";
   applyTheme();
   showFold();

@@ -67,7 +67,7 @@ class Row:
     """One line of code, or one statement that is shown as what it says, with the outputs below it."""
 
     id: str
-    at: int
+    at: int | None  # None: not yet known
     lines: list[Line]
     said: list[Said] = field(default_factory=list)
     callers: list[tuple[Markup, int]] = field(default_factory=list)
@@ -216,7 +216,6 @@ class _Builder:
         hidden = self.trace.hidden_lines[path]
         prints = self._prints_by_last_line(path)
         result: list[Row] = []
-        reached = 0
         line, count = 1, len(self.code[path])
         while line <= count:
             first, last = self.outline.statement.get((path, line), (line, line))
@@ -224,9 +223,9 @@ class _Builder:
             numbers = range(line, (last if says else line) + 1)
             shown = [number for number in numbers if number not in hidden]
             steps = [self.first_step[path, number] for number in numbers if (path, number) in self.first_step]
-            reached = self._reached(path, line, steps, reached)
             if shown:
-                row = Row(self.id(path, shown[0]), reached, [self._line(path, number) for number in shown])
+                at = min(steps, default=None)
+                row = Row(self.id(path, shown[0]), at, [self._line(path, number) for number in shown])
                 if says:
                     row.said = [said for step, _ in says for said in self._said(path, first, step)]
                 row.callers = [(self.link(*place) or Markup(""), place[1]) for place in self._callers(path, line)]
@@ -241,15 +240,38 @@ class _Builder:
                 if result and not hidden.intersection(range(place[1], numbers[-1] + 1)):
                     self._add_outputs(result[-1], place)
             line = numbers[-1] + 1
+        self._place_in_time(path, result)
         return result
 
-    def _reached(self, path: str, line: int, steps: list[int], before: int) -> int:
-        """The step at which a row appears in animate mode. A line that is never executed appears with the one before
-        it; what stands at module level and is never executed is there from the start."""
-        if steps:
-            return min(steps)
-        source = self.trace.files[path].split("\n")[line - 1]
-        return before if not source.strip() or source[:1].isspace() else 0
+    def _place_in_time(self, path: str, rows: list[Row]) -> None:
+        """Give a row that is never executed its step, at which it appears in animate mode.
+
+        Comments, decorators and blank lines appear with what follows them, other lines with what comes before them. A
+        function that the trace never enters appears when it is first called, other code of its module at the end. What
+        stands above the first executed line is there from the start.
+        """
+        source = self.trace.files[path].split("\n")
+        texts = [source[row.lines[0].number - 1] for row in rows]
+        end = len(self.trace.steps) - 1
+        before, begun = 0, False
+        for row, text in zip(rows, texts, strict=True):
+            begun = begun or row.at is not None
+            if row.at is None and not _introduces(text):
+                if begun and text[:1] not in " \t)":
+                    before = self._first_call((path, row.lines[0].number), default=end)
+                row.at = before
+            before = before if row.at is None else row.at
+        after = end
+        for row in reversed(rows):
+            after = row.at = after if row.at is None else row.at
+
+    def _first_call(self, definition: Place, default: int) -> int:
+        """The first step at a line that mentions the function defined there."""
+        steps = []
+        for path, line in self.outline.callers(definition):
+            first, last = self.outline.statement.get((path, line), (line, line))
+            steps += [self.first_step.get((path, number), default) for number in range(first, last + 1)]
+        return min(steps, default=default)
 
     def _line(self, path: str, number: int) -> Line:
         source = self.trace.files[path].split("\n")[number - 1]
@@ -345,6 +367,11 @@ class _Builder:
             f".{name}{{{rules};max-width:100%}}.{name}>:where(img,video){{width:inherit}}"
             for rules, name in self.renderer.styles.items()
         )
+
+
+def _introduces(text: str) -> bool:
+    """Whether a line of source belongs to what follows it."""
+    return not text.strip() or text.lstrip().startswith(("#", "@"))
 
 
 def _split_preamble(rows: list[Row]) -> tuple[list[Row], list[Row]]:

@@ -84,7 +84,8 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       cell.scope = "col";
       const first = bounds[rank * 2];
       if (first < 0) {
-        cell.append(element("span", "kind", first === NEVER ? "never executes this line" : "not in this turn of the loop"));
+        const so = first === NEVER ? "never executes this line" : "not in this turn of the loop";
+        cell.append(element("span", "kind", besides[rank] ? `${so}: as after line ${besides[rank]}` : so));
       } else if (besides[rank]) {
         cell.append(element("span", "kind", `also line ${besides[rank].join(", ")}`));
       }
@@ -226,13 +227,16 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       if (text) cell.scope = "col";
       return cell;
     });
-    const rows = ranks.map(([rank, , before, after, peer]) => {
+    const rows = ranks.map(([rank, , before, after, peer], index) => {
       const name = element("th", `of ${colour(rank)}`, element("span", "mark", `rank ${rank}`));
       name.scope = "row";
       const received = after.length ? drawBoxes(after, world, names[1].length > 1, brief) : [element("span", "kind", toOne ? `sent to rank ${peer}` : "—")];
       const sent = before.length ? drawBoxes(before, world, names[0].length > 1, brief) : [element("span", "kind", "—")];
-      const arrow = element("td", "arrow", "→");
-      return element("tr", rank === followed ? "followed" : "", name, element("td", "", ...sent), arrow, element("td", "", ...received));
+      const cells = [name, element("td", "", ...sent), element("td", "", ...received)];
+      // One arrow for a collective, whose ranks act together; else each rank's own.
+      if (index === 0 || toOne) cells.splice(2, 0, element("td", "arrow", "→"));
+      if (!toOne && index === 0) cells[2].rowSpan = ranks.length;
+      return element("tr", rank === followed ? "followed" : "", ...cells);
     });
     return element("table", "moved", head, element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...rows));
   }

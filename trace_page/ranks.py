@@ -152,8 +152,8 @@ def rank_table(trace: Trace, recording: Recording) -> dict[str, Json]:
     """The table for ranks.js.
 
     `steps`: traced step → [call, [first, last of each rank's turn, …], [index into moves, …], {rank: lines that it
-    executes besides, which the trace has not}]. `calls`: per recorded
-    call its `ranks`, for each the variables as name → [steps at which it changed, indices into values; -1: deleted],
+    executes besides, which the trace has not; or, of a rank that does not execute this line, the line that it executed
+    last}]. `calls`: per recorded call its `ranks`, for each the variables as name → [steps at which it changed, indices into values; -1: deleted],
     and the variables' `names` in order of appearance. `moves`: what a communication moved, see `_Moves`. `values`:
     values by short keys, see `_Values.compact`.
     """
@@ -176,11 +176,12 @@ def rank_table(trace: Trace, recording: Recording) -> dict[str, Json]:
             for move in moves_at[index].get((rank, step), [])
         }
         ranks = recording.calls[index].ranks
-        besides = {
-            rank: sorted({step.line for step in ranks[rank].steps[first + 1 : last + 1]})
-            for rank, (first, last) in enumerate(turns)
-            if 0 <= first < last
-        }
+        besides: dict[int, Json] = {}
+        for rank, (first, last) in enumerate(turns):
+            if 0 <= first < last:
+                besides[rank] = sorted({step.line for step in ranks[rank].steps[first + 1 : last + 1]})
+            elif first < 0 <= last:
+                besides[rank] = ranks[rank].steps[last].line
         steps[number] = [index, [bound for turn in turns for bound in turn], sorted(moved), besides]
     return {"steps": steps, "calls": calls, "moves": moves, "values": values.table}
 
