@@ -40,7 +40,7 @@ def main() -> None:
     text("- **HBM**, the memory of one GPU: 8 TB/s on a B200 ([Blackwell tuning guide](https://docs.nvidia.com/cuda/blackwell-tuning-guide/))")
     text("- **NVLink / NVSwitch**, between the GPUs of a node: 0.9 TB/s each way for a B200, or 1.8 TB/s in both directions together ([Blackwell tuning guide](https://docs.nvidia.com/cuda/blackwell-tuning-guide/))")
     text("- **InfiniBand / Ethernet**, between nodes: 400 Gb/s = 0.05 TB/s each way for one port, and a DGX B200 has a port for each of its GPUs ([DGX B200 user guide](https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html))")
-    text("HBM is 9 times as fast as NVLink each way, and NVLink 18 times as fast as InfiniBand: 160 times from the first to the last.")
+    text("HBM is 9 times as fast as NVLink each way, and NVLink 18 times as fast as InfiniBand: 160 times from HBM to InfiniBand.")
     image("images/bandwidth-ladder.png", width=640)
     text("Inside one GPU, one **fuses and tiles** to spare HBM. Between GPUs, one **replicates and shards** to spare the links.")
 
@@ -48,11 +48,11 @@ def main() -> None:
     text("- It does not fit: parameters, gradients, optimizer state and activations are more than one GPU's memory holds.")
     text("- It should finish sooner: more GPUs, more arithmetic at the same time.")
 
-    # Running this file starts one process for each rank, and these communicate and print.
-    # The page that you may be reading comes from tracing it: only rank 0, and nothing is communicated.
-    # So the page shows what the code does, and the log shows what came of it.
+    # Running this file starts one process for each rank; they communicate and print the log.
+    # Tracing it, which gives the page its steps, runs rank 0 alone, and nothing is communicated.
+    # So a trace shows which lines run, and the log of a run what the ranks say.
     link(title="stdout for this lecture", url="var/traces/lecture_07_stdout.txt")
-    note("Have the log open beside the page: wherever ranks exchange data, the truth is in the log.")
+    note("Have the log open beside the page. What a rank holds after an exchange is known only from a run.")
 
     text("# Part 1: building blocks")
     collective_operations()  # what GPUs can tell each other
@@ -61,11 +61,18 @@ def main() -> None:
     benchmarking()           # how fast
 
     text("# Part 2: training strategies")
-    text("Train a deep MLP, bare of everything else: each layer is a matrix product and a gelu. Cut it in three ways:")
+    text("Train a deep MLP, bare of everything else: each layer is a matrix product and a gelu.")
     text("One simplification to keep in mind: `get_init_params` seeds the random generator anew on every call, so **all layers, and all shards of a layer, start equal**. That way ranks agree without a message, and numbers in the log are easy to compare. Real code must not do that, as equal shards compute equal activations and learn the same thing. It seeds by layer and shard, or draws the parameters once and broadcasts or scatters them.")
+    text("Now cut the training in three ways:")
     data_parallelism()       # along the batch
     tensor_parallelism()     # along the width
     pipeline_parallelism()   # along the depth
+
+    text("How much does one rank send in these demos?")
+    text("- Data parallelism: 25 MB in a step, the all-reduce of 4 gradients of 1024 × 1024.")
+    text("- Tensor parallelism: 1.6 MB in a forward pass, in each of 4 layers activations of 128 × 256 to 3 ranks.")
+    text("- Pipeline parallelism: 0.52 MB in a forward pass, 4 micro-batches with activations of 32 × 1024 to the next rank.")
+    text("So it is not the amount that ties tensor parallelism to the fastest links. Its messages come in every layer, the next layer waits for them, and they grow with the batch. A gradient has the size of its weight whatever the batch, and its all-reduce can run while the backward pass computes the next one.")
 
     text("# What is missing")
     text("- **Overlap** of communication with computation: every demo here computes, then communicates, then computes. Real systems do both at once, and much of their complexity is there.")
@@ -106,7 +113,7 @@ def collective_operations() -> None:
     rank2 = torch.tensor([0, 1, 2, 3])  # @inspect rank2
     rank3 = torch.tensor([0, 1, 2, 3])  # @inspect rank3
 
-    text("### Scatter")
+    text("### Scatter")  # @clear rank0 rank1 rank2 rank3
     text("Rank 0's tensor is dealt out, an equal piece to each rank. In training: hand each rank its part of a batch that one rank has read.")
     image("images/scatter.png", width=520)
     # Input
@@ -120,7 +127,7 @@ def collective_operations() -> None:
     rank2 = torch.tensor([2])  # @inspect rank2
     rank3 = torch.tensor([3])  # @inspect rank3
 
-    text("### Gather")
+    text("### Gather")  # @clear rank0 rank1 rank2 rank3
     text("The inverse: the pieces of all ranks are put together on rank 0. In training: collect the parts of a result, say predictions, in one place to write them down.")
     image("images/gather.png", width=520)
     # Input
@@ -134,7 +141,7 @@ def collective_operations() -> None:
     rank2 = None                        # @inspect rank2
     rank3 = None                        # @inspect rank3
 
-    text("### Reduce")
+    text("### Reduce")  # @clear rank0 rank1 rank2 rank3
     text("The tensors of all ranks are combined, element by element, into one on rank 0. Here by a sum; product, minimum, maximum and average work as well. In training: sum up the loss or a metric for the log.")
     image("images/reduce.png", width=520)
     # Input
@@ -148,7 +155,7 @@ def collective_operations() -> None:
     rank2 = None               # @inspect rank2
     rank3 = None               # @inspect rank3
 
-    text("### All-gather")
+    text("### All-gather")  # @clear rank0 rank1 rank2 rank3
     text("Gather, but every rank gets the whole. In training: put sharded parameters together before a layer uses them (FSDP), or sharded activations (tensor parallelism).")
     image("images/all-gather.png", width=520)
     # Input
@@ -162,7 +169,7 @@ def collective_operations() -> None:
     rank2 = torch.tensor([0, 1, 2, 3])  # @inspect rank2
     rank3 = torch.tensor([0, 1, 2, 3])  # @inspect rank3
 
-    text("### Reduce-scatter")
+    text("### Reduce-scatter")  # @clear rank0 rank1 rank2 rank3
     text("Reduce, then scatter: the sum over all ranks, of which each rank gets its piece. In training: sum up gradients where each rank needs only those of its own shard of the parameters (FSDP).")
     image("images/reduce-scatter.png", width=520)
     # Input
@@ -176,7 +183,7 @@ def collective_operations() -> None:
     rank2 = torch.tensor([14])  # @inspect rank2
     rank3 = torch.tensor([18])  # @inspect rank3
 
-    text("### All-reduce")
+    text("### All-reduce")  # @clear rank0 rank1 rank2 rank3
     text("Reduce, but every rank gets the result. In training: average the gradients in data parallelism (DDP).")
     image("images/all-reduce.png", width=520)
     # Input
@@ -190,7 +197,7 @@ def collective_operations() -> None:
     rank2 = torch.tensor([6, 10, 14, 18])  # @inspect rank2
     rank3 = torch.tensor([6, 10, 14, 18])  # @inspect rank3
 
-    text("### All-to-all")
+    text("### All-to-all")  # @clear rank0 rank1 rank2 rank3
     text("Each rank has a piece for each rank: write the inputs as rows of a matrix, and the outputs are its columns (a transpose). In training: send each token to the rank that holds its expert, and back (mixture of experts).")
     image("images/all-to-all.png", width=520)
     # Input
@@ -205,7 +212,7 @@ def collective_operations() -> None:
     rank3 = torch.tensor([3, 7, 11, 15])  # @inspect rank3
 
     text("How to remember the names:")
-    text("- **Reduce**: many tensors become one, by a sum or another associative and commutative operation.")
+    text("- **Reduce**: many tensors become one, by a sum or another associative and commutative operation (an average is a sum, divided in the end).")
     text("- **Scatter** and **gather** are inverses: one takes apart, the other puts together.")
     text("- **All**: the destination is every rank, rather than one.")
 
@@ -254,8 +261,8 @@ def benchmarking() -> None:
     spawn(reduce_scatter, world_size=4, num_elements=num_elements)
 
     text("The bandwidth is nccl-tests' **bus bandwidth**: it counts what each rank must send at least (unless a switch adds up on the way), so one can compare it with the links' peak, whatever the number of ranks. GB are 10⁹ bytes, each way.")
-    text("What to expect on GPUs: on 4 GPUs of one node, these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy.")
-    text("What to expect on CPUs: on 2 cores, up to 0.9 GB/s for all-reduce and up to 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. The reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), and each rank throws most of the result away.")
+    text("What to expect on GPUs: on 4 GPUs of one node, these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy. Reduce-scatter takes longer because its input is 4 times as large: `num_elements` is what remains on a rank.")
+    text("What to expect on CPUs: on 2 cores, up to 0.9 GB/s for all-reduce and up to 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. One reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), which sends twice as much, and each rank throws most of the result away.")
     link(title="how to reason about bandwidth", url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#allreduce")
     link(title="sample benchmark", url="https://github.com/stas00/ml-engineering/blob/master/network/benchmarks/all_reduce_bench.py")
 
@@ -281,7 +288,7 @@ def tensor_parallelism() -> None:
     data = generate_sample_data()  # (batch, dim) @inspect data.shape @stepover
     spawn(tensor_parallelism_main, world_size=4, data=data, num_layers=4)
 
-    text("What to notice in the log: every rank ends with the whole activations, and the same ones.")
+    text("What to notice in the log: every rank ends with the whole activations, and the same ones. All shards start equal here, so the ranks' slices of the activations are equal too; with real weights they differ.")
     text("What to notice in the code: the activations, and not the parameters, are communicated, in every layer, and the next layer waits for them. So tensor parallelism stays where links are fastest, inside a node or an NVLink domain.")
 
 
@@ -295,7 +302,7 @@ def pipeline_parallelism() -> None:
     data = generate_sample_data()  # (batch, dim) @inspect data.shape @stepover
     spawn(pipeline_parallelism_main, world_size=2, data=data, num_layers=4, num_micro_batches=4)
 
-    text("What to notice in the log: rank 0 sends one line for each micro-batch, of 32 rows each. Only neighbours communicate, and little of it, so stages may sit in different nodes.")
+    text("What to notice in the log: rank 0 prints one line for each micro-batch, of which it sends 32 rows of activations. Only neighbours communicate, and little of it, so stages may sit in different nodes.")
     text("Not handled: overlap. `send` and `recv` block here; real pipelines start them early (`isend`, `irecv`) and interleave forward and backward passes to shrink the bubble.")
 
 
@@ -414,7 +421,7 @@ def data_parallelism_main(rank: int, world_size: int, data: torch.Tensor, num_la
         # Backward pass
         loss.backward()
 
-        # The one difference to training on one GPU
+        # The only communication: average each gradient over all ranks
         for param in params:
             dist.all_reduce(param.grad, op=dist.ReduceOp.AVG)  # (dim, dim) @inspect param.grad.shape
 

@@ -189,7 +189,8 @@ MEASURED += ["2 cores", "0.9 GB/s", "0.3 GB/s"]
 MEASURED_ON_CPU = {2**18: (0.26, 0.24), 2**20: (0.51, 0.34), 2**22: (0.87, 0.31), 2**24: (0.97, 0.31)}
 """By float32 per rank: GB/s of all-reduce and reduce-scatter with gloo on 2 cores, medians of 5 runs of torch 2.13."""
 
-SETTINGS = {"main": [], "collective_operations": ["4"], "benchmarking": ["4 GPUs"]}
+SETTINGS = {"main": ["25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "0.52 MB", "4 micro-batches"]}
+SETTINGS |= {"collective_operations": ["4"], "benchmarking": ["4 GPUs", "4 times"]}
 SETTINGS["pipeline_parallelism"] = ["1/5 for", "2 ranks", "4 micro-batches", "32 rows"]
 """Figures of the demos themselves, by section; tests below compute them from the calls."""
 
@@ -204,6 +205,7 @@ LABELS = [  # digits that are part of a name or count off, and state nothing
     r"[Rr]ank \d|: 0, 1, 2, 3\.",
     r"# Part \d",
     r"no factor 2",
+    r"\d+ × \d+",  # shapes: the test of what a rank sends counts with them
 ]
 FIGURE = re.compile(r"(?<![\w.])(\d+(?:\s\d{3})*(?:[./]\d+)?)(?:\s([A-Za-z/-]+))?")
 
@@ -372,8 +374,34 @@ def test_the_bubble_is_what_a_schedule_leaves_idle() -> None:
     assert (options["world_size"], options["num_micro_batches"]) == (int(ranks), int(micro_batches))
 
 
+def test_a_rank_sends_in_the_demos_what_is_stated() -> None:
+    batch, dim = lecture_07.generate_sample_data().shape
+
+    def told(*patterns: str) -> list[float]:
+        return [float(number) for number in sentence(*patterns).groups()]
+
+    def megabytes(num_elements: Fraction | int) -> float:
+        return float(f"{float(num_elements * torch.float32.itemsize) / 1e6:.2g}")
+
+    options = demo_options("data_parallelism_main")
+    _, all_reduce = around_a_ring(options["world_size"])
+    layers = options["num_layers"]
+    stated = told(r"Data parallelism: (\S+) MB", r"(\d+) gradients of (\d+) × (\d+)")
+    assert stated == [megabytes(all_reduce * layers * dim * dim), layers, dim, dim]
+
+    options = demo_options("tensor_parallelism_main")
+    layers, others, local_dim = options["num_layers"], options["world_size"] - 1, dim // options["world_size"]
+    stated = told(r"Tensor parallelism: (\S+) MB", r"(\d+) layers activations of (\d+) × (\d+) to (\d+) ranks")
+    assert stated == [megabytes(layers * others * batch * local_dim), layers, batch, local_dim, others]
+
+    options = demo_options("pipeline_parallelism_main")
+    micro_batches, rows = options["num_micro_batches"], batch // options["num_micro_batches"]
+    stated = told(r"Pipeline parallelism: (\S+) MB", r"(\d+) micro-batches with activations of (\d+) × (\d+)")
+    assert stated == [megabytes(micro_batches * rows * dim), micro_batches, rows, dim]
+
+
 def test_a_micro_batch_has_as_many_rows_as_stated() -> None:
-    rows = int(sentence(r"one line for each micro-batch, of (\d+) rows")[1])
+    rows = int(sentence(r"one line for each micro-batch, of which it sends (\d+) rows")[1])
     num_micro_batches = demo_options("pipeline_parallelism_main")["num_micro_batches"]
     assert rows * num_micro_batches == len(lecture_07.generate_sample_data())
 
@@ -383,6 +411,7 @@ def test_the_world_size_told_is_that_of_the_demos() -> None:
     for program in ("collective_operations_main", "all_reduce", "reduce_scatter", "data_parallelism_main"):
         assert demo_options(program)["world_size"] == told
     assert demo_options("tensor_parallelism_main")["world_size"] == told
+    assert int(sentence(r"because its input is (\d+) times as large")[1]) == told
     assert int(sentence(r"What to expect on GPUs: on (\d) GPUs")[1]) == told
 
 
