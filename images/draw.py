@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path as Curve
 from matplotlib.text import Text
 from PIL import Image
@@ -29,7 +29,7 @@ from PIL.PngImagePlugin import PngInfo
 IMAGES = Path(__file__).resolve().parent
 sys.path.insert(0, str(IMAGES.parent / "tests"))
 
-from collectives import COLLECTIVES, Buffers, sources  # noqa: E402 (found through the line above)
+from collectives import COLLECTIVES, Buffers, reached, sources  # noqa: E402 (found through the line above)
 
 Colour = str | tuple[float, float, float]
 Point = tuple[float, float]
@@ -38,8 +38,8 @@ SCALE = 2  # file pixels per CSS pixel
 SMALL, NORMAL, LARGE = 11, 13, 15  # font sizes
 MARGIN = 16
 RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito: safe for colour-blind readers
-INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FCFCFA"
-PALETTE_SIZE, FLAT_COLOURS, PALETTE_STEP = 48, 12, 24
+INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FDFCFA"
+PALETTE_SIZE, PALETTE_STEP, FLAT_COLOURS, FLAT_STEP = 48, 24, 12, 3
 FONTS = {  # matplotlib's own copy, not the system's
     bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))
     for bold, file in ((False, "DejaVuSans.ttf"), (True, "DejaVuSans-Bold.ttf"))
@@ -54,9 +54,9 @@ def ink_on(fill: Colour) -> str:
     return "#FFFFFF" if fill == RANKS[0] else INK
 
 
-def pale(colour: str) -> Colour:
-    """The colour thinned with paper."""
-    return tuple(0.82 * paper + 0.18 * full for paper, full in zip(to_rgb(PAPER), to_rgb(colour), strict=True))
+def pale(colour: str, part: float = 0.18) -> Colour:
+    """The colour thinned with paper, of which it is `part`."""
+    return tuple((1 - part) * paper + part * full for paper, full in zip(to_rgb(PAPER), to_rgb(colour), strict=True))
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Canvas:
         half_a_capital = 0.36 * size
         lines = words.split("\n")
         for index, line in enumerate(lines):
-            shift = (index - (len(lines) - 1) / 2) * size * 1.4 + half_a_capital
+            shift = (index - (len(lines) - 1) / 2) * size * 1.4 + (size / 2 if turned else half_a_capital)
             label = Text(
                 x + (shift if turned else 0),
                 y + (0 if turned else shift),
@@ -149,11 +149,19 @@ class Canvas:
         stroke = {"color": colour, "linewidth": width * 0.72, "capstyle": "butt", "joinstyle": "miter"}
         self.paint(FancyArrowPatch(path=Curve(points), arrowstyle=head, mutation_scale=7, **stroke))
 
-    def flow(self, start: Point, end: Point, colour: str) -> None:
+    def flow(self, start: Point, end: Point, colour: Colour) -> None:
         """A smooth line from a sender on the left to a receiver on the right."""
         middle = (start[0] + end[0]) / 2
         curve = Curve([start, (middle, start[1]), (middle, end[1]), end], [Curve.MOVETO, *[Curve.CURVE4] * 3])
         self.paint(PathPatch(curve, edgecolor=colour, linewidth=1.1, fill=False))
+
+    def point(self, x: float, y: float) -> None:
+        """A mark on a scale."""
+        self.paint(Circle((x, y), 6, facecolor=INK, edgecolor="none"))
+
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """A dark frame around what fills the rectangle."""
+        self.paint(Rectangle((x - 1, y - 1), width + 2, height + 2, fill=False, edgecolor=INK, linewidth=1.6))
 
     def rank_label(self, y: float, rank: int) -> None:
         """`rank r` on the rank's colour at the left margin, its middle at y."""
@@ -162,15 +170,17 @@ class Canvas:
     def png(self, description: str) -> bytes:
         """The file of the rendered canvas, with the description and the display width as metadata.
 
-        Its palette takes colours in order of frequency: the first, which are the flat ones, all; then no near-doubles.
+        Its palette takes colours in order of frequency, and of each that is near to another the more frequent one:
+        very near among the first, which are the flat ones.
         """
         pixels = np.asarray(self.figure.canvas.buffer_rgba())[..., :3]
         codes, counts = np.unique(pixels.astype(np.int32) @ [1 << 16, 1 << 8, 1], return_counts=True)
         frequent = codes[np.argsort(-counts, kind="stable")]
         colours = np.stack([frequent >> 16, frequent >> 8 & 255, frequent & 255], axis=1)
-        chosen = colours[:FLAT_COLOURS]
-        for colour in colours[FLAT_COLOURS:]:
-            if len(chosen) < PALETTE_SIZE and np.abs(chosen - colour).max(axis=1).min() >= PALETTE_STEP:
+        chosen = colours[:1]
+        for index, colour in enumerate(colours):
+            near = FLAT_STEP if index < FLAT_COLOURS else PALETTE_STEP
+            if len(chosen) < PALETTE_SIZE and np.abs(chosen - colour).max(axis=1).min() >= near:
                 chosen = np.vstack([chosen, colour])
         palette = Image.new("P", (1, 1))
         palette.putpalette(chosen.ravel().tolist())
@@ -246,16 +256,19 @@ def draw_gpu_node_overview(width: int) -> Canvas:
         canvas.line((middle, 398), (middle, 448), colour=QUIET, width=3)
         canvas.box(x + 17, 448, gpu_width - 34, 28, "NIC")
         canvas.line((middle, 476), (middle, 510), colour=QUIET, width=2.5)
+    first, last = left + gpu_width / 2, right - gpu_width / 2
+    canvas.line((first, 423), (last, 423), width=1)
+    canvas.box((first + last) / 2 - 32, 410, 64, 26, "CPU", fill=PAPER, edge=LINE)
     canvas.box(left, 510, right - left, 32, "InfiniBand or Ethernet to other nodes", size=NORMAL)
 
     for y, name, facts in (
         (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
         (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
-        (208, "registers", "no cited bandwidth"),
-        (249, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB per SM on H100"),
-        (305, "L2 cache", "50 MB on H100,\nno cited bandwidth"),
-        (362, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
-        (418, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU"),
+        (208, "registers", "no bandwidth cited, nor for L2"),
+        (245, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB per SM on H100"),
+        (297, "L2 cache", "50 MB on H100"),
+        (350, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
+        (409, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU,\npast the CPU"),
         (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
     ):
         canvas.text(column, y, name, align="left", bold=True)
@@ -294,7 +307,7 @@ def draw_pcie_node(width: int) -> Canvas:
 
 
 def draw_bandwidth_ladder(width: int) -> Canvas:
-    """Bars on a log scale, fastest at the top."""
+    """A point for each link on a log scale, fastest at the top, and what divides the levels of the lecture."""
     top, row, left, lowest, highest = 56, 42, 190, -1, 4  # the axis runs from 10^lowest to 10^highest GB/s
     bottom = top + len(LADDER) * row
     decade = (width - MARGIN - 46 - left) / (highest - lowest)
@@ -306,18 +319,23 @@ def draw_bandwidth_ladder(width: int) -> Canvas:
         canvas.text(x, bottom + 14, str(Link("", 10.0**power, "", "")), colour=QUIET)
     for index, link in enumerate(LADDER):
         y = top + (index + 0.5) * row
-        length = (math.log10(link.bandwidth) - lowest) * decade
+        x = left + (math.log10(link.bandwidth) - lowest) * decade
         canvas.text(left - 10, y - 8, link.name, align="right", bold=True)
         canvas.text(left - 10, y + 8, link.counts, align="right", colour=QUIET)
-        canvas.box(left, y - 11, length, 22, fill=LINE, radius=0)
-        canvas.box(left + length + 3, y - 9, 64, 18, fill=PAPER)
-        canvas.text(left + length + 6, y, str(link), align="left", bold=True)
+        if faster := {NVLINK_5: HBM, INFINIBAND: NVLINK_5}.get(link):
+            start = left + (math.log10(faster.bandwidth) - lowest) * decade
+            canvas.line((start, y - row * (index - LADDER.index(faster))), (start, y), (x + 8, y), arrow=True)
+            canvas.text((x + start) / 2 + 4, y - 11, f"÷ {faster.bandwidth / link.bandwidth:.0f}", NORMAL)
+        canvas.point(x, y)
+        at_left = link is not ETHERNET
+        canvas.box(x - 76 if at_left else x + 9, y - 9, 67, 18, fill=PAPER)
+        canvas.text(x - 11 if at_left else x + 12, y, str(link), align="right" if at_left else "left", bold=True)
     hours = round(HBM.bandwidth / ETHERNET.bandwidth / 3600)
     canvas.text(
         MARGIN,
         bottom + 68,
         f"What HBM moves in a second, gigabit Ethernet moves in {hours} hours.\n"
-        f"L1/shared memory has no bar: {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, but no cited total.\n"
+        f"L1/shared memory has no point: {SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM, but no cited total.\n"
         "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide. Wikipedia: PCI Express, Gigabit Ethernet.",
         colour=QUIET,
         align="left",
@@ -343,12 +361,19 @@ def draw_ranks(width: int) -> Canvas:
 
 
 def draw_collective(name: str, width: int) -> Canvas:
-    """Before on the left, after on the right, a row per rank, and a line wherever a rank's numbers go."""
+    """Before on the left, after on the right, a row per rank, and a line wherever a rank's numbers go.
+
+    Where every rank sends to every rank, frames follow one position of each input, and lines to other ranks are pale.
+    """
     collective = COLLECTIVES[name]
     inputs = collective.example_inputs(len(RANKS))
     own = [None if array is None else [[rank]] * len(array) for rank, array in enumerate(inputs)]
     origins = sources(collective, inputs)
     sums = any(len(ranks) > 1 for row in origins if row for ranks in row)
+    framed_before, framed_after = [[False] * 4] * 4, [[False] * 4] * 4
+    if name in FRAMED:
+        framed_before = [[index == 1 for index in range(len(array))] for array in inputs]
+        framed_after = reached(collective, inputs, position=1)
 
     canvas = Canvas(width, 258)
     row, cell = 46, 36
@@ -356,20 +381,32 @@ def draw_collective(name: str, width: int) -> Canvas:
     middles = [88 + rank * row for rank in range(len(RANKS))]
     canvas.text(MARGIN, 28, name, size=LARGE, align="left", bold=True)
     key = "grey: a sum over the four ranks" if sums else "colour: the rank it came from"
+    if name in FRAMED:
+        key += f"\nframed: {FRAMED[name]}"
     canvas.text(width - MARGIN - 4, 29, key, colour=QUIET, align="right")
     canvas.text(before, 56, "before", colour=QUIET, align="left")
     canvas.text(after, 56, "after", colour=QUIET, align="left")
     for receiver, row_origins in enumerate(origins):
         for sender in sorted({rank for ranks in row_origins or [] for rank in ranks}):
             start = (before + len(inputs[sender]) * cell + 4, middles[sender])
-            canvas.flow(start, (after - (24 if sums else 8), middles[receiver]), RANKS[sender])
+            followed = name not in FRAMED or any(framed_after[receiver])
+            colour = RANKS[sender] if followed else pale(RANKS[sender], 0.3)
+            canvas.flow(start, (after - (24 if sums else 8), middles[receiver]), colour)
         if sums and row_origins:
             canvas.text(after - 14, middles[receiver], "+", size=LARGE, bold=True)
     for rank, middle in enumerate(middles):
         canvas.rank_label(middle, rank)
-    draw_cells(canvas, "before", before, middles, cell, inputs, own)
-    draw_cells(canvas, "after", after, middles, cell, collective.function(inputs), origins)
+    draw_cells(canvas, "before", before, middles, cell, inputs, own, framed_before)
+    draw_cells(canvas, "after", after, middles, cell, collective.function(inputs), origins, framed_after)
     return canvas
+
+
+FRAMED = {
+    "reduce-scatter": "the numbers that make rank 1's sum",
+    "all-reduce": "the numbers that make one of the sums",
+    "all-to-all": "the numbers that go to rank 1",
+}
+"""What the frames follow, where lines alone do not tell which of a rank's numbers goes where."""
 
 
 def draw_cells(
@@ -380,12 +417,13 @@ def draw_cells(
     pitch: float,
     buffers: Buffers,
     origins: list[list[list[int]] | None],
+    framed: list[list[bool]],
 ) -> None:
     """A row of cells per rank, coloured by origin: a rank's colour, or for a sum grey over all four colours."""
     canvas.cells[panel] = [None if array is None else [str(value) for value in array] for array in buffers]
     size = pitch - 4
     longest = max(len(array) for array in buffers if array is not None)
-    for middle, words, row_origins in zip(middles, canvas.cells[panel], origins, strict=True):
+    for middle, words, row_origins, row_framed in zip(middles, canvas.cells[panel], origins, framed, strict=True):
         top = middle - size / 2
         if words is None:
             canvas.box(left, top, longest * pitch - 4, size, fill="none", edge=LINE, dashed=True)
@@ -399,6 +437,8 @@ def draw_cells(
             for position, rank in enumerate(ranks if is_sum else ()):
                 width = (size - 6) / len(ranks)
                 canvas.box(x + 3 + position * width, top + size - 7, width, 4, fill=RANKS[rank], radius=0)
+        if any(row_framed):
+            canvas.frame(left + row_framed.index(True) * pitch, top, sum(row_framed) * pitch - 4, size)
 
 
 # ---------------------------------------------------------------------------------------------------- training
@@ -578,7 +618,7 @@ PICTURES = {
         draw_gpu_node_overview,
         640,
         "A node of GPUs with the bandwidths that are cited: SMs with registers and L1/shared memory, L2 cache and HBM "
-        "inside each GPU, NVLink to an NVSwitch, and a network card per GPU to other nodes.",
+        "inside each GPU, NVLink to an NVSwitch, and a network card per GPU to other nodes, past the CPU.",
     ),
     "pcie-node": Picture(
         draw_pcie_node,
@@ -589,7 +629,7 @@ PICTURES = {
     "bandwidth-ladder": Picture(
         draw_bandwidth_ladder,
         640,
-        f"Bandwidths as bars on a log scale, from {HBM} for HBM3e over NVLink, PCIe and InfiniBand "
+        f"Bandwidths as points on a log scale, from {HBM} for HBM3e over NVLink, PCIe and InfiniBand "
         f"down to {ETHERNET} for gigabit Ethernet.",
     ),
     "ranks": Picture(

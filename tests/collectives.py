@@ -119,3 +119,9 @@ def sources(collective: Collective, inputs: Buffers) -> list[list[list[int]] | N
         None if array is None else [[rank for rank in range(len(inputs)) if tag >> rank & 1] for tag in array.tolist()]
         for array in collective.function(tags)
     ]
+
+
+def reached(collective: Collective, inputs: Buffers, position: int) -> list[list[bool] | None]:
+    """For every rank's every output element, whether an input at `position` of any rank went into it."""
+    tags = [None if array is None else (np.arange(len(array)) == position).astype(int) for array in inputs]
+    return [None if array is None else [bool(tag) for tag in array] for array in collective.function(tags)]

@@ -180,14 +180,37 @@ def test_text_is_legible_and_neither_clipped_nor_overlapping(name: str, canvases
         assert not extents[one].padded(-2).overlaps(extents[other]), f"{words[one]!r} overlaps {words[other]!r}"
 
 
-def test_bars_are_ordered_and_as_long_as_the_logarithm_of_their_bandwidth(canvases: dict[str, draw.Canvas]) -> None:
+def test_points_lie_in_order_at_the_logarithm_of_their_bandwidth(canvases: dict[str, draw.Canvas]) -> None:
     bandwidths = [link.bandwidth for link in draw.LADDER]
     assert bandwidths == sorted(bandwidths, reverse=True)
-    bars = [patch for patch in canvases["bandwidth-ladder"].axes.patches if patch.get_window_extent().height == 44]
-    lengths = [bar.get_width() for bar in bars]
-    slope, intercept = np.polyfit(np.log10(bandwidths), lengths, 1)
+    points = [patch.center for patch in canvases["bandwidth-ladder"].axes.patches if isinstance(patch, draw.Circle)]
+    assert [y for _, y in points] == sorted(y for _, y in points)
+    slope, intercept = np.polyfit(np.log10(bandwidths), [x for x, _ in points], 1)
     assert slope > 0
-    assert np.allclose(lengths, slope * np.log10(bandwidths) + intercept)
+    assert np.allclose([x for x, _ in points], slope * np.log10(bandwidths) + intercept)
+    words = [label.get_text() for label, _ in canvases["bandwidth-ladder"].labels]
+    ratios = [draw.HBM.bandwidth / draw.NVLINK_5.bandwidth, draw.NVLINK_5.bandwidth / draw.INFINIBAND.bandwidth]
+    assert [word for word in words if word.startswith("÷")] == [f"÷ {ratio:.0f}" for ratio in ratios]
+
+
+def framed_numbers(canvas: draw.Canvas) -> list[int]:
+    """The numbers inside the frames, in the order in which they are written."""
+    frames = [patch.get_bbox() for patch in canvas.axes.patches if type(patch) is draw.Rectangle]
+    labels = [label for label, _ in canvas.labels if label.get_text().isdigit()]
+    return [int(label.get_text()) for label in labels if any(frame.contains(*label.get_position()) for frame in frames)]
+
+
+@pytest.mark.parametrize("name", draw.FRAMED)
+def test_frames_follow_numbers_from_before_to_where_they_are_after(name: str, canvases: dict[str, draw.Canvas]) -> None:
+    before, after = TABLE[name]
+    column = [row[1] for row in before]
+    expected = {
+        "reduce-scatter": [sum(column)],
+        "all-reduce": [sum(column)] * 4,
+        "all-to-all": column,
+    }[name]
+    assert framed_numbers(canvases[name]) == column + expected
+    assert framed_numbers(canvases["broadcast"]) == []
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

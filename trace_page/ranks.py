@@ -153,9 +153,9 @@ def rank_table(trace: Trace, recording: Recording) -> dict[str, Json]:
 
     `steps`: traced step → [call, [first, last of each rank's turn, …], [index into moves, …], {rank: lines that it
     executes besides, which the trace has not; or, of a rank that does not execute this line, the line that it executed
-    last}]. `calls`: per recorded call its `ranks`, for each the variables as name → [steps at which it changed, indices into values; -1: deleted],
-    and the variables' `names` in order of appearance. `moves`: what a communication moved, see `_Moves`. `values`:
-    values by short keys, see `_Values.compact`.
+    last}]. `calls`: per recorded call its `ranks`, for each the variables as name → [steps at which it changed, indices
+    into values; -1: deleted], and the variables' `names` in order of appearance. `moves`: what a communication moved,
+    see `_Moves`. `values`: values by short keys, see `_Values.compact`.
     """
     values = _Values()
     calls, moves, moves_at = [], [], []
