@@ -145,6 +145,7 @@ class DisableDistributed:
     """How many of these contexts this process is in."""
 
     def __enter__(self) -> "DisableDistributed":
+        _import_untraced("torch._dynamo")  # which must find the functions of torch.distributed as they are
         # Looks into the module's dictionary, and at types only, as merely reading a deprecated attribute would warn.
         function_types = (types.FunctionType, types.BuiltinFunctionType)
         self.originals = {name: value for name, value in vars(dist).items() if type(value) in function_types}
@@ -167,7 +168,6 @@ def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any)
     if sys.gettrace() is not None:
         if not _is_traced_by_edtrace():
             notify("Traced: only rank 0 runs, in this process, and nothing is communicated. This is not a real run.")
-        _import_untraced("torch._dynamo")
         with DisableDistributed():
             func(0, world_size, *args, *kwargs.values())
         return
@@ -239,10 +239,7 @@ def _is_traced_by_edtrace() -> bool:
 
 
 def _import_untraced(module: str) -> None:
-    """Import a module at full speed, under a tracer too.
-
-    The first optimizer imports torch._dynamo, which must find the functions of `torch.distributed` as they are.
-    """
+    """Import a module at full speed, under a tracer too."""
     tracer = sys.gettrace()
     sys.settrace(None)
     try:

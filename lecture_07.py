@@ -30,22 +30,22 @@ if not torch.cuda.is_available():
 
 def main() -> None:
     text("# Parallelism across GPUs")
-    text("Last time: one GPU. This time: many of them, in one machine and in many machines.")
+    text("Last time: one GPU. This time: many of them, in one machine (a node) and in many.")
     image("images/gpu-node-overview.png", width=640)
     text("Arithmetic happens in the SMs (streaming multiprocessors). What it needs, parameters, activations, gradients and optimizer state, may lie far away: in the GPU's memory, in another GPU, in another machine.")
     text("So the craft is the same at every level: **arrange the work so that little data moves, and that over short ways**.")
 
     text("The hierarchy of memories and links, from fastest to slowest:")
     text("- **L1 / shared memory**, inside an SM: 256 KB for each SM of an H100 ([Hopper tuning guide](https://docs.nvidia.com/cuda/hopper-tuning-guide/))")
-    text("- **HBM**, the memory of one GPU: 8 TB/s on a B200 ([Blackwell tuning guide](https://docs.nvidia.com/cuda/blackwell-tuning-guide/))")
+    text("- **HBM** (high-bandwidth memory), the memory of one GPU: 8 TB/s on a B200, reads and writes together ([Blackwell tuning guide](https://docs.nvidia.com/cuda/blackwell-tuning-guide/))")
     text("- **NVLink / NVSwitch**, between the GPUs of a node: 0.9 TB/s each way for a B200, or 1.8 TB/s in both directions together ([Blackwell tuning guide](https://docs.nvidia.com/cuda/blackwell-tuning-guide/))")
     text("- **InfiniBand / Ethernet**, between nodes: 400 Gb/s = 0.05 TB/s each way for one port, and a DGX B200 has a port for each of its GPUs ([DGX B200 user guide](https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html))")
-    text("HBM is 9 times as fast as NVLink each way, and NVLink 18 times as fast as InfiniBand: 160 times from HBM to InfiniBand.")
+    text("HBM is 9 times as fast as NVLink each way (4 times, counting both directions), and NVLink 18 times as fast as InfiniBand: 160 times from HBM to InfiniBand.")
     image("images/bandwidth-ladder.png", width=640)
-    text("Inside one GPU, one **fuses and tiles** to spare HBM. Between GPUs, one **replicates and shards** to spare the links.")
+    text("Inside one GPU, one **fuses and tiles** to spare HBM. Between GPUs, one **replicates and shards** (copies, and cuts into parts) to spare the links.")
 
     text("Two reasons to use several GPUs:")
-    text("- It does not fit: parameters, gradients, optimizer state and activations are more than one GPU's memory holds.")
+    text("- It does not fit: parameters, gradients, optimizer state and activations are more than one GPU's memory holds. In float32 and with AdamW, the first three take 16 bytes for each parameter.")
     text("- It should finish sooner: more GPUs, more arithmetic at the same time.")
 
     # Running this file starts one process for each rank; they communicate and print the log.
@@ -61,7 +61,7 @@ def main() -> None:
     benchmarking()           # how fast
 
     text("# Part 2: training strategies")
-    text("Train a deep MLP, bare of everything else: each layer is a matrix product and a gelu.")
+    text("The model is a deep MLP (multilayer perceptron), bare of everything else: each layer is a matrix product and a gelu. Data parallelism trains it; tensor and pipeline parallelism run the forward pass, and leave the backward pass as homework.")
     text("One simplification to keep in mind: `get_init_params` seeds the random generator anew on every call, so **all layers, and all shards of a layer, start equal**. That way ranks agree without a message, and numbers in the log are easy to compare. Real code must not do that, as equal shards compute equal activations and learn the same thing. It seeds by layer and shard, or draws the parameters once and broadcasts or scatters them.")
     text("Now cut the training in three ways:")
     data_parallelism()       # along the batch
@@ -156,7 +156,7 @@ def collective_operations() -> None:
     rank3 = None               # @inspect rank3
 
     text("### All-gather")  # @clear rank0 rank1 rank2 rank3
-    text("Gather, but every rank gets the whole. In training: put sharded parameters together before a layer uses them (FSDP), or sharded activations (tensor parallelism).")
+    text("Gather, but every rank gets the whole. In training: put sharded parameters together before a layer uses them (FSDP, fully sharded data parallelism), or sharded activations (tensor parallelism).")
     image("images/all-gather.png", width=520)
     # Input
     rank0 = torch.tensor([0])  # @inspect rank0
@@ -184,7 +184,7 @@ def collective_operations() -> None:
     rank3 = torch.tensor([18])  # @inspect rank3
 
     text("### All-reduce")  # @clear rank0 rank1 rank2 rank3
-    text("Reduce, but every rank gets the result. In training: average the gradients in data parallelism (DDP).")
+    text("Reduce, but every rank gets the result. In training: average the gradients in data parallelism (DDP, distributed data parallelism).")
     image("images/all-reduce.png", width=520)
     # Input
     rank0 = torch.tensor([0, 1, 2, 3])  # @inspect rank0
@@ -261,7 +261,7 @@ def benchmarking() -> None:
     spawn(reduce_scatter, world_size=4, num_elements=num_elements)
 
     text("The bandwidth is nccl-tests' **bus bandwidth**: it counts what each rank must send at least (unless a switch adds up on the way), so one can compare it with the links' peak, whatever the number of ranks. GB are 10⁹ bytes, each way.")
-    text("What to expect on GPUs: on 4 GPUs of one node, these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy. Reduce-scatter takes longer because its input is 4 times as large: `num_elements` is what remains on a rank.")
+    text("What to expect on GPUs: on 4 GPUs of one node (of a model that was not noted), these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy. Reduce-scatter takes longer because its input is 4 times as large: `num_elements` is what remains on a rank.")
     text("What to expect on CPUs: on 2 cores, up to 0.9 GB/s for all-reduce and up to 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. One reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), which sends twice as much, and each rank throws most of the result away.")
     link(title="how to reason about bandwidth", url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#allreduce")
     link(title="sample benchmark", url="https://github.com/stas00/ml-engineering/blob/master/network/benchmarks/all_reduce_bench.py")
@@ -275,10 +275,10 @@ def data_parallelism() -> None:
     spawn(data_parallelism_main, world_size=4, data=data, num_layers=4, num_steps=1)
 
     text("What to notice in the log:")
-    text("- Losses differ from rank to rank: each is computed on the rank's own slice.")
-    text("- Gradients are averaged by the all-reduce, so they are the same on every rank, and so are the parameters after the step.")
+    text("- Losses differ from rank to rank: each is computed on the rank's own slice, before the step.")
+    text("- Gradients are averaged by the all-reduce, so they are the same on every rank, and so are the parameters after the step. As all slices have the same size, that average is the gradient on the whole batch: the step is the one that a single GPU would take.")
     text("- One line, the all-reduce, makes the difference to training on one GPU. Without it, four models would drift apart.")
-    text("Each rank still stores all parameters, gradients and optimizer state. **FSDP / ZeRO** shard these as well: next time.")
+    text("Each rank still stores all parameters, gradients and optimizer state. **FSDP** and **ZeRO** (zero redundancy optimizer) shard these as well: next time.")
 
 
 def tensor_parallelism() -> None:
@@ -288,7 +288,7 @@ def tensor_parallelism() -> None:
     data = generate_sample_data()  # (batch, dim) @inspect data.shape @stepover
     spawn(tensor_parallelism_main, world_size=4, data=data, num_layers=4)
 
-    text("What to notice in the log: every rank ends with the whole activations, and the same ones. All shards start equal here, so the ranks' slices of the activations are equal too; with real weights they differ.")
+    text("What to notice in the log: every rank ends with the whole activations, and the same ones. All shards start equal here, and are scaled for their own number of columns. So the ranks' slices of the activations are equal too, and larger than in the other demos; with real weights they differ.")
     text("What to notice in the code: the activations, and not the parameters, are communicated, in every layer, and the next layer waits for them. So tensor parallelism stays where links are fastest, inside a node or an NVLink domain.")
 
 
@@ -302,8 +302,8 @@ def pipeline_parallelism() -> None:
     data = generate_sample_data()  # (batch, dim) @inspect data.shape @stepover
     spawn(pipeline_parallelism_main, world_size=2, data=data, num_layers=4, num_micro_batches=4)
 
-    text("What to notice in the log: rank 0 prints one line for each micro-batch, of which it sends 32 rows of activations. Only neighbours communicate, and little of it, so stages may sit in different nodes.")
-    text("Not handled: overlap. `send` and `recv` block here; real pipelines start them early (`isend`, `irecv`) and interleave forward and backward passes to shrink the bubble.")
+    text("What to notice in the log: rank 0 prints one line for each micro-batch, of which it sends 32 rows of activations; rank 1, the last one, has the results and prints nothing. Only neighbours communicate, and they send little, so stages may sit in different nodes.")
+    text("Not handled: overlap of communication with computation. `send` and `recv` block here; real pipelines start them early (`isend`, `irecv`) and interleave forward and backward passes to shrink the bubble.")
 
 
 # Per-rank programs: each process runs one of these.
@@ -355,11 +355,11 @@ def all_reduce(rank: int, world_size: int, num_elements: int) -> None:
     start_time = time.perf_counter()
     dist.all_reduce(tensor, op=dist.ReduceOp.SUM)
     torch.cuda.synchronize()
-    dist.barrier()
+    dist.barrier()  # the slowest rank counts
     duration = time.perf_counter() - start_time
     print(f"[all_reduce] Rank {rank}: all_reduce(world_size={world_size}, num_elements={num_elements}) took {render_duration(duration)}")  # @stepover
 
-    text("Each rank sends its part of the sums to be made, then its part of the sums made: twice $(n-1)/n$ of the data, $n$ the world size.")
+    text("An all-reduce is a reduce-scatter and an all-gather, and in each of them a rank sends all pieces of the data but one: twice $(n-1)/n$ of the data, $n$ the world size.")
     num_bytes = tensor.numel() * tensor.element_size()
     sent_bytes = num_bytes * 2 * (world_size - 1) / world_size
     bandwidth = sent_bytes / duration
@@ -416,7 +416,7 @@ def data_parallelism_main(rank: int, world_size: int, data: torch.Tensor, num_la
         for param in params:
             x = x @ param  # (local_batch, dim) @inspect x.shape param.shape
             x = F.gelu(x)
-        loss = x.square().mean()  # of this slice
+        loss = x.square().mean()  # of this slice; stands in for a real loss
 
         # Backward pass
         loss.backward()
@@ -453,10 +453,10 @@ def tensor_parallelism_main(rank: int, world_size: int, data: torch.Tensor, num_
         x = F.gelu(x)
         activations = [torch.empty_like(x) for _ in range(world_size)]  # room for every rank's slice @stepover
         dist.all_gather(activations, x)  # batch_size * local_num_dim elements from each rank
-        x = torch.cat(activations, dim=1)  # (batch, dim) @inspect x.shape
+        x = torch.cat(activations, dim=1)  # (batch, dim), the columns side by side @inspect x.shape
 
     print(f"[tensor_parallelism] Rank {rank}: forward pass produced activations {summarize_tensor(x)}")  # @stepover
-    text("The backward pass is homework: what must be communicated there?")
+    text("The backward pass is homework: what must be communicated there? Autograd does not see through `dist.all_gather`.")
     cleanup()  # @stepover
 
 

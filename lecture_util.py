@@ -63,6 +63,9 @@ def run(main: Callable[[], None]) -> None:
     if arguments.world_size is not None and launched():
         parser.error("--world-size is the launcher's to say: leave it out under torchrun")
     requested.world_size, requested.sections = arguments.world_size, tuple(arguments.sections)
+    for name in arguments.sections:
+        if "spawn" not in sections[name].__code__.co_names:
+            notify(f"Section {name} has no demo to run: read it on the page, var/traces/{Path(parser.prog).stem}.html")
 
     try:
         for section in [sections[name] for name in arguments.sections] or [main]:

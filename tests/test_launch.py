@@ -93,6 +93,13 @@ def test_help_explains_sections_and_world_size() -> None:
     assert all(word in run.stdout for word in ("--world-size", "SECTION", "benchmarking", "pipeline_parallelism"))
 
 
+def test_a_section_without_a_demo_says_where_to_read_it() -> None:
+    run = run_command([sys.executable, LECTURE, "hardware"])
+    assert (run.returncode, run.stdout) == (0, "")
+    (line,) = run.stderr.splitlines()
+    assert "hardware" in line and "var/traces/lecture_07.html" in line
+
+
 @contextmanager
 def two_hosts() -> Iterator[dict[str, str]]:
     """Two network namespaces, joined by a pair of virtual Ethernet devices: their names and addresses."""

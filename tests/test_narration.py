@@ -180,6 +180,7 @@ COMPUTED = [
     f"{HBM / NVLINK:.0f} times",
     f"{NVLINK / INFINIBAND:.0f} times",
     f"{HBM / INFINIBAND:.0f} times",
+    f"{HBM / NVLINK_BOTH:.0f} times",
 ]
 """Figures that follow from others. The tests below compute in their place those that hang on more than two numbers."""
 
@@ -189,7 +190,7 @@ MEASURED += ["2 cores", "0.9 GB/s", "0.3 GB/s"]
 MEASURED_ON_CPU = {2**18: (0.26, 0.24), 2**20: (0.51, 0.34), 2**22: (0.87, 0.31), 2**24: (0.97, 0.31)}
 """By float32 per rank: GB/s of all-reduce and reduce-scatter with gloo on 2 cores, medians of 5 runs of torch 2.13."""
 
-SETTINGS = {"main": ["25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "0.52 MB", "4 micro-batches"]}
+SETTINGS = {"main": ["16 bytes", "25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "0.52 MB", "4 micro-batches"]}
 SETTINGS |= {"collective_operations": ["4"], "benchmarking": ["4 GPUs", "4 times"]}
 SETTINGS["pipeline_parallelism"] = ["1/5 for", "2 ranks", "4 micro-batches", "32 rows"]
 """Figures of the demos themselves, by section; tests below compute them from the calls."""
@@ -249,10 +250,14 @@ def test_figures_are_found_in_any_text() -> None:
 
 
 def test_the_ratios_of_the_hierarchy_are_those_of_its_figures() -> None:
-    stated = sentence(r"HBM is (\d+) times", r"NVLink each way", r"NVLink (\d+) times", r"InfiniBand: (\d+) times")
-    assert [int(ratio) for ratio in stated.groups()] == [
-        round(HBM / NVLINK), round(NVLINK / INFINIBAND), round(HBM / INFINIBAND)
-    ]  # fmt: skip
+    stated = sentence(
+        r"HBM is (\d+) times",
+        r"NVLink each way \((\d+) times, counting both",
+        r"NVLink (\d+) times",
+        r"InfiniBand: (\d+) times",
+    )
+    ratios = (HBM / NVLINK, HBM / NVLINK_BOTH, NVLINK / INFINIBAND, HBM / INFINIBAND)
+    assert [int(ratio) for ratio in stated.groups()] == [round(ratio) for ratio in ratios]
 
 
 def test_one_bandwidth_in_two_units_or_directions_is_the_same() -> None:
@@ -339,7 +344,7 @@ def test_a_rank_sends_around_a_ring_what_the_formulas_say(world_size: int) -> No
     once, twice = around_a_ring(world_size)
     reduce_scatter = sentence(r"all pieces of its input but its own", r"once: \$([^$]+)\$ of the input")[1]
     assert formula(reduce_scatter, n=world_size) == once
-    all_reduce = sentence(r"sums to be made", r"twice \$([^$]+)\$ of the data")[1]
+    all_reduce = sentence(r"all pieces of the data but one", r"twice \$([^$]+)\$ of the data")[1]
     assert 2 * formula(all_reduce, n=world_size) == twice
 
 
@@ -398,6 +403,29 @@ def test_a_rank_sends_in_the_demos_what_is_stated() -> None:
     micro_batches, rows = options["num_micro_batches"], batch // options["num_micro_batches"]
     stated = told(r"Pipeline parallelism: (\S+) MB", r"(\d+) micro-batches with activations of (\d+) × (\d+)")
     assert stated == [megabytes(micro_batches * rows * dim), micro_batches, rows, dim]
+
+
+def test_adamw_keeps_as_many_bytes_for_a_parameter_as_stated() -> None:
+    parameter = torch.nn.Parameter(torch.ones(1000))
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.square().sum().backward()
+    optimizer.step()
+    state = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
+    kept = sum(tensor.numel() * tensor.element_size() for tensor in [parameter, parameter.grad, *state])
+    assert int(sentence(r"with AdamW", r"(\d+) bytes for each")[1]) == kept / parameter.numel()
+
+
+def test_activations_of_equal_shards_are_larger_than_those_of_whole_layers() -> None:
+    assert "larger than in the other demos" in sentence(r"every rank ends with the whole activations.*").group()
+    options = demo_options("tensor_parallelism_main")
+    whole = sharded = lecture_07.generate_sample_data()
+    _, dim = whole.shape
+    weight = lecture_07.get_init_params(dim, dim, rank=0)
+    shard = lecture_07.get_init_params(dim, dim // options["world_size"], rank=0)
+    for _ in range(options["num_layers"]):
+        whole = torch.nn.functional.gelu(whole @ weight)
+        sharded = torch.nn.functional.gelu(sharded @ torch.cat([shard] * options["world_size"], dim=1))
+    assert sharded.std() > 2 * whole.std()
 
 
 def test_a_micro_batch_has_as_many_rows_as_stated() -> None:

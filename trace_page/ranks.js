@@ -122,10 +122,13 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     const title = element("th", "name", head);
     title.colSpan = shown.length;
     title.scope = "colgroup";
+    const drawn = values.map((value) => (value ? draw(value) : element("span", "kind", "—")));
+    const alike = drawn.every((one) => one.textContent === drawn[0].textContent);
     const cells = values.map((value, place) => {
       const cell = element("td", `differs ${colour(shown[place])}${states[place].fresh ? " changed" : ""}`);
       if (value && !sameKind) cell.append(element("div", "kind", kind(value)));
-      cell.append(value ? draw(value) : element("span", "kind", "—"));
+      // Numbers that only differ in digits that are not drawn otherwise.
+      cell.append(alike && value?.t === "float" ? plain(`${value.c}`) : drawn[place]);
       return cell;
     });
     body.append(element("tr", "", title), element("tr", "", ...cells));
