@@ -15,7 +15,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -32,7 +32,7 @@ CPU_NUM_ELEMENTS = 2**22
 
 RANK_TIMEOUT = timedelta(seconds=25)
 """How long a rank waits for another one in a collective. With the 30 s that torch.multiprocessing.spawn then grants a
-rank that does not even react to SIGTERM, every run that got stuck ends within a minute."""
+rank that does not even react to SIGTERM, every run that got stuck ends in about a minute."""
 
 LAUNCH_TIMEOUT = timedelta(minutes=2)
 """Under a launcher: how long ranks wait for all to start, and for the end of a demo in which they take no part."""
@@ -123,18 +123,25 @@ class Launch:
 
 
 def launched() -> Launch | None:
-    """This process as a rank that a launcher such as torchrun has started, or None if nobody did."""
+    """This process as a rank that a launcher such as torchrun has started, or None if nobody did.
+
+    Raises ValueError if what the launcher tells are no numbers.
+    """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     if any(name not in os.environ for name in (*names, "MASTER_ADDR", "MASTER_PORT")):
         return None
-    return Launch(*(int(os.environ[name]) for name in names))
+    try:
+        return Launch(*(int(os.environ[name]) for name in names))
+    except ValueError:
+        told = ", ".join(f"{name}={os.environ[name]!r}" for name in names)
+        raise ValueError(f"A launcher should set whole numbers, here are {told}: unset them, or use torchrun") from None
 
 
 @cache
 def notify(message: str | None) -> None:
     """Say `message`, if there is one, on stderr, once in a run: under a launcher, rank 0 says it."""
     launch = launched()
-    if message and (launch is None or launch.rank == 0):
+    if message and sys.stderr and (launch is None or launch.rank == 0):
         print(message, file=sys.stderr, flush=True)
 
 
@@ -144,18 +151,22 @@ class DisableDistributed:
     depth = 0
     """How many of these contexts this process is in."""
 
+    def __init__(self) -> None:
+        self.saved: list[dict[str, Any]] = []
+
     def __enter__(self) -> "DisableDistributed":
         _import_untraced("torch._dynamo")  # which must find the functions of torch.distributed as they are
         # Looks into the module's dictionary, and at types only, as merely reading a deprecated attribute would warn.
         function_types = (types.FunctionType, types.BuiltinFunctionType)
-        self.originals = {name: value for name, value in vars(dist).items() if type(value) in function_types}
-        vars(dist).update(dict.fromkeys(self.originals, lambda *args, **kwargs: None))
+        originals = {name: value for name, value in vars(dist).items() if type(value) in function_types}
+        self.saved.append(originals)
+        vars(dist).update(dict.fromkeys(originals, lambda *args, **kwargs: None))
         DisableDistributed.depth += 1
         return self
 
     def __exit__(self, *exception: object) -> None:
         DisableDistributed.depth -= 1
-        vars(dist).update(self.originals)
+        vars(dist).update(self.saved.pop())
 
 
 def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -254,7 +265,9 @@ def _rendezvous(plan: RunPlan) -> Iterator[None]:
 
     The kernel picks a free port and this process listens on it all the time, so two runs never want the same one.
     """
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=USE_LIBUV)
+    store = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=RANK_TIMEOUT, use_libuv=USE_LIBUV
+    )
     variables = {STORE_PORT: str(store.port)}
     if plan.backend == "gloo":
         variables["CUDA_VISIBLE_DEVICES"] = ""  # every rank computes on the CPU, also where there is a GPU
@@ -294,6 +307,10 @@ def _no_process_left() -> Iterator[None]:
             process.join()
 
 
+killed_ranks: set[int] = set()
+"""The ranks that this process had to kill, as they did not end by themselves."""
+
+
 def _end_ranks_that_hang(store: dist.TCPStore, world_size: int, finished: threading.Event) -> None:
     """Kill ranks that are still there a while after one has failed, or after all are done.
 
@@ -310,6 +327,7 @@ def _end_ranks_that_hang(store: dist.TCPStore, world_size: int, finished: thread
             for rank in range(world_size):
                 if store.check([f"pid/{rank}"]):
                     _kill(int(store.get(f"pid/{rank}")))
+                    killed_ranks.add(rank)
         return
 
 
@@ -346,7 +364,8 @@ def prepare_rank(rank: int, world_size: int) -> dict[str, Any]:
     if multiprocessing.parent_process():
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # Each line that is printed reaches stdout in one write, whatever other ranks print at the same moment.
-    sys.stdout.reconfigure(line_buffering=True, write_through=False)
+    if sys.stdout:
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
     torch.set_num_threads(max(1, _num_cores() // (launch.local_world_size if launch else world_size)))
 
     store = _demo_store() if launch else _spawn_store()
@@ -383,7 +402,8 @@ def _launcher_store() -> dist.Store:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TimeoutError(
             f"Rank {launch.rank} waited {LAUNCH_TIMEOUT.total_seconds():.0f} s at {where}, and not all of the "
-            f"{launch.world_size} ranks came: see that each node runs the same command, and that they reach each other"
+            f"{launch.world_size} ranks came: see that each node runs the same command and reaches the others; "
+            "if no launcher started this, unset RANK"
         ) from error
     return store
 
@@ -419,8 +439,9 @@ def _leave_after_failure() -> None:
     Its peers only notice when its connections close, which is when it ends. As they wait as long before they end, the
     process that started them sees the rank that failed first, and reports that one.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError):  # nobody reads it any more
+            stream.flush()
     if not launched():
         _spawn_store().add("num_failed", 1)
     time.sleep(FAILURE_DELAY)

@@ -522,7 +522,8 @@ def get_init_params(num_inputs: int, num_outputs: int, rank: int) -> nn.Paramete
 
 def int_divide(a: int, b: int) -> int:
     """a / b. Raises AssertionError if b does not divide a."""
-    assert a % b == 0, f"{a} is not divisible by {b}: choose sizes that divide evenly among ranks or micro-batches"
+    if a % b != 0:
+        raise AssertionError(f"{a} is not divisible by {b}: choose sizes that divide evenly among ranks or micro-batches")
     return a // b
 
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import edtrace
 import torch.multiprocessing as mp
 
-from gpu_util import DemoCannotRun, launched, notify, requested
+from gpu_util import DemoCannotRun, killed_ranks, launched, notify, requested
 
 LECTURE_DIR = Path(__file__).resolve().parent
 
@@ -60,7 +60,11 @@ def run(main: Callable[[], None]) -> None:
             parser.error(f"no section {name!r}: choose from {', '.join(sections)}")
     if arguments.world_size is not None and arguments.world_size < 1:
         parser.error(f"--world-size must be at least 1, not {arguments.world_size}")
-    if arguments.world_size is not None and launched():
+    try:
+        launch = launched()
+    except ValueError as error:
+        parser.error(str(error))
+    if arguments.world_size is not None and launch:
         parser.error("--world-size is the launcher's to say: leave it out under torchrun")
     requested.world_size, requested.sections = arguments.world_size, tuple(arguments.sections)
     for name in arguments.sections:
@@ -74,11 +78,15 @@ def run(main: Callable[[], None]) -> None:
         notify(f"{parser.prog}: {failure}")
         sys.exit(2)
     except mp.ProcessRaisedException as failure:
+        if "\nBrokenPipeError: " in str(failure):
+            sys.exit("Nobody reads the log any more, and the run ends.")
         sys.exit(f"Rank {failure.error_index} raised an error, and the run ends:{failure}")
     except mp.ProcessExitedException as failure:
         signal_name = failure.signal_name
         ending = f"died of signal {signal_name}" if signal_name else f"left with exit code {failure.exit_code}"
         hint = " The kernel does that when memory is short." if signal_name == "SIGKILL" else ""
+        if failure.error_index in killed_ranks:
+            hint = " It had not ended by itself, nor when it was asked to."
         sys.exit(f"Rank {failure.error_index} {ending}, and the run ends.{hint}")
     except KeyboardInterrupt:
         print("Interrupted: every rank has ended.", file=sys.stderr)

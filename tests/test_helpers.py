@@ -2,8 +2,11 @@
 
 import math
 import re
+import subprocess
+import sys
 import time
 from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -32,6 +35,14 @@ def test_int_divide_refuses_a_remainder_and_names_both_numbers(a: int, b: int) -
     assume(a not in range(0, 1001, b))
     with pytest.raises(AssertionError, match=rf"\b{a}\b.*\b{b}\b"):
         lecture_07.int_divide(a, b)
+
+
+def test_int_divide_refuses_a_remainder_also_where_assertions_are_switched_off() -> None:
+    program = "import lecture_07; lecture_07.int_divide(128, 3)"
+    root = Path(lecture_07.__file__).parent
+    run = subprocess.run([sys.executable, "-O", "-c", program], cwd=root, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "AssertionError: 128 is not divisible by 3" in run.stderr
 
 
 @settings(QUICK, max_examples=50)

@@ -1,7 +1,6 @@
 """The same file under torchrun, on one host and on two, and with the command line's options."""
 
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from log_lines import check_log
 REPOSITORY = Path(__file__).resolve().parent.parent
 LECTURE = str(REPOSITORY / "lecture_07.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-ROOT_ON_LINUX = platform.system() == "Linux" and hasattr(os, "geteuid") and os.geteuid() == 0
 # For each number of launched ranks: on how many each demo runs. 128 and 1024 do not divide by 3.
 WORLD_SIZES = {
     1: {"collectives": 1, "benchmarks": 1, "data_parallelism": 1, "tensor_parallelism": 1, "pipeline_parallelism": 1},
@@ -85,6 +83,32 @@ def test_a_wrong_argument_is_one_clear_line(arguments: list[str], message: str) 
     assert run.stdout == ""
     (line,) = run.stderr.splitlines()
     assert message in line
+
+
+def test_what_a_launcher_should_set_and_has_not_is_one_clear_line() -> None:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    run = run_command([sys.executable, LECTURE], **dict.fromkeys(names, "abc"))
+    assert (run.returncode, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    assert "RANK='abc'" in line
+
+
+def test_a_log_that_nobody_reads_ends_the_run_in_one_line() -> None:
+    command = [sys.executable, LECTURE, "torch_distributed"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.stdout.close()
+    *_, line = process.stderr.read().splitlines()
+    assert process.wait() == 1
+    assert line == "Nobody reads the log any more, and the run ends."
+    process.stderr.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes its stdout in a POSIX shell")
+def test_without_a_stdout_it_runs_all_the_same() -> None:
+    run = run_command(["sh", "-c", 'exec "$0" "$1" torch_distributed >&-', sys.executable, LECTURE])
+    assert run.returncode == 0, run.stderr
+    assert len(run.stderr.splitlines()) <= 1
 
 
 def test_help_explains_sections_and_world_size() -> None:
@@ -156,7 +180,7 @@ def can_make_hosts() -> bool:
 
 
 needs_hosts = pytest.mark.skipif(
-    not (ROOT_ON_LINUX and can_make_hosts()),
+    not can_make_hosts(),
     reason="makes two hosts as network namespaces, for which it must be root on Linux with iproute2 installed",
 )
 

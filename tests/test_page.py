@@ -476,6 +476,13 @@ def test_a_narrow_page_never_scrolls_sideways(open_page: Open, query: str) -> No
     assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
 
 
+def test_a_page_as_small_as_at_400_percent_still_shows_the_current_line(open_page: Open) -> None:
+    page = open_page(width=320, height=256)
+    for _ in range(12):
+        page.keyboard.press("l")
+        assert in_view(page)
+
+
 def test_the_theme_follows_the_system_and_can_be_switched(open_page: Open) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     light, dark = "rgb(253, 252, 250)", "rgb(22, 24, 28)"

@@ -12,8 +12,9 @@ from pathlib import Path
 import page_browser
 import pytest
 
-from trace_page.log import load_log
+from trace_page.log import load_log, recorded_log
 from trace_page.page import write_page
+from trace_page.recording import ParentPrint, Recording
 from trace_page.render import Renderer
 from trace_page.source import code_lines
 from trace_page.steps import step_table
@@ -63,6 +64,14 @@ def step_off_the_file(copy: Path) -> None:
     traced(copy).write_text(json.dumps(data))
 
 
+def number_without_end(copy: Path) -> None:
+    traced(copy).write_text(f'{{"files": {"1" * 5000}}}')
+
+
+def recording_of(copy: Path, content: bytes) -> None:
+    (copy / "var/traces/lesson_recording.json").write_bytes(content)
+
+
 def changed_source(copy: Path) -> None:
     source = copy / "lesson.py"
     source.write_text(source.read_text().replace("## Ranks", "## Rank"))
@@ -90,6 +99,9 @@ def empty_log(copy: Path) -> None:
     [
         (no_trace, "no trace .*lesson.json"),
         (not_json, "lesson.json is not JSON"),
+        (number_without_end, "lesson.json is not JSON"),
+        (lambda copy: recording_of(copy, b"\xff\xfe{}"), "lesson_recording.json is not JSON"),
+        (lambda copy: recording_of(copy, b"[" * 100_000), "lesson_recording.json is not a recording: it is nested"),
         (not_a_trace, "lesson.json is not a trace.*hidden_line_numbers is missing|has no steps"),
         (step_without_stack, r"steps\[3\].stack is missing"),
         (step_off_the_file, r"steps\[3\] is at lesson.py:1000"),
@@ -160,6 +172,16 @@ def test_what_is_missing_says_so_in_its_place(copy: Path) -> None:
     assert 'The video is not in the page (2.0 MB): <a href="../../clip.mp4">' in page
 
 
+def test_half_a_character_and_an_odd_graph_are_shown_as_far_as_they_go(copy: Path) -> None:
+    data = json.loads(traced(copy).read_text())
+    graph = {"nodes": [{"data": {"id": [1], "label": "\ud800"}}, {"data": []}], "edges": [{"data": {"source": [1]}}]}
+    data["steps"][3]["renderings"] = [{"type": "graph", "data": graph, "style": {}, "animate": False}]
+    traced(copy).write_text(json.dumps(data))
+    write_page(copy, "lesson")
+    page = (copy / "var/traces/lesson.html").read_text(encoding="utf-8")
+    assert "\\ud800 → None" in page
+
+
 def test_a_trace_of_several_files_shows_them_all(copy: Path) -> None:
     data = json.loads(traced(copy).read_text())
     data["files"]["lesson_util.py"] = (copy / "lesson_util.py").read_text()
@@ -217,6 +239,16 @@ def test_each_line_of_the_log_goes_to_the_print_that_wrote_it(tmp_path: Path) ->
     }
     assert log.alike == {("program.py", 9): ("program.py", 6)}
     assert log.other == ["Rank x before: 5", "to stderr 0", "<script>"]
+
+
+def test_a_line_that_holds_other_separators_is_one_line(tmp_path: Path) -> None:
+    lines = ["50 %\r100 %", "form\ffeed", "next\x85line", "line\u2028separator", ""]
+    (tmp_path / "log.txt").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    prints = [ParentPrint(path="lesson.py", line=3, call=0, text=line) for line in lines]
+    recording = Recording(module="lesson", files={}, environment={}, calls=[], prints=prints)
+    log = recorded_log(tmp_path / "log.txt", recording, {"lesson.py": "\n\nprint()\n"})
+    assert [output.text for output in log.outputs["lesson.py", 3]] == lines
+    assert log.other == []
 
 
 def test_no_line_of_the_log_is_lost(lesson: Path) -> None:

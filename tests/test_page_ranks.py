@@ -120,6 +120,14 @@ def test_what_is_not_filled_or_not_recorded_is_not_drawn_as_a_value(at: Open) ->
     assert "same on all ranks" not in page.locator(".fresh").inner_text(), "nobody has compared them"
 
 
+def test_what_json_has_not_is_drawn_as_python_writes_it(at: Open) -> None:
+    page = at("odd = ")
+    page.keyboard.press("j")
+    drawn = shown(page)["odd"][0]
+    for written in ("0: None", "1: device(type='cpu')", "(0, 1): (1+0j) …", f"{2**62} -1"):
+        assert written in drawn, drawn
+
+
 def test_every_step_shows_the_recorded_variables_of_every_rank(at: Open, exchange: Trace, recording: Recording) -> None:
     joined = align(exchange, recording)
     page = at("def exchange")

@@ -565,6 +565,9 @@ class TestTheFormat:
             (lambda data: first_rank(data)["prints"][0].update(step=0), "step 0 is not a step at line"),
             (lambda data: data["values"].append({"shape": [1]}), "has no entry 'type'"),
             (lambda data: data["values"].append({"type": "list", "length": 1, "items": [["a"]]}), "a key and a value"),
+            (lambda data: data["values"].append({"type": "dict", "length": 2, "items": [["a", 1], 2]}), "be a list"),
+            (lambda data: data["values"].append({"type": "list", "items": [1]}), "has no entry 'length'"),
+            (lambda data: first_rank(data).update(steps=[]), "ranks[0].steps is empty"),
         ],
     )
     def test_a_wrong_file_is_refused_with_what_is_wrong(

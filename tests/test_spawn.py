@@ -53,6 +53,14 @@ def test_nested_contexts_switch_on_at_the_outermost_end() -> None:
     assert functions_of_dist() == before
 
 
+def test_one_context_can_be_entered_again_inside_itself() -> None:
+    before = functions_of_dist()
+    context = DisableDistributed()
+    with context, context:
+        assert dist.is_available() is None
+    assert functions_of_dist() == before
+
+
 def test_switching_off_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

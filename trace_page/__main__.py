@@ -12,7 +12,7 @@ from .trace import load_trace
 
 def main(arguments: list[str] | None = None) -> int:
     """Record and build one page; returns the exit code: 0; 1 when the recorded run fails, which says why itself; 2 with
-    one line on stderr when an input cannot be used."""
+    one line on stderr when an input cannot be used; 130 when interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m trace_page",
         description="Run LECTURE on its real ranks, which writes var/traces/LECTURE_stdout.txt and _recording.json; "
@@ -35,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     except RecordingError as error:
         print(f"trace_page: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("trace_page: interrupted; the files are as they were", file=sys.stderr)
+        return 130
     print(report)
     return 0
 

@@ -1,6 +1,7 @@
 """Finds, for each line of the real run's log, the `print` in the program that wrote it."""
 
 import ast
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -92,11 +93,11 @@ def load_log(path: Path, files: dict[str, str]) -> Log | None:
     Raises InputError when the program has prints and no line of the log is of any of them.
     """
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = _lines(path)
     except FileNotFoundError:
         return None
     prints = [found for name, source in files.items() for found in _prints(name, source)]
-    log = sort_log([line.rstrip("\r") for line in lines], prints)
+    log = sort_log(lines, prints)
     if prints and not any(log.outputs.values()):
         raise InputError(f"no line of {path} is of a print in {', '.join(files)}: record the log again")
     return log
@@ -109,7 +110,7 @@ def recorded_log(path: Path, recording: Recording, files: dict[str, str]) -> Log
     """
     again = f"record both again with python -m trace_page.record {recording.module}"
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _lines(path)
     except FileNotFoundError:
         raise InputError(f"no log {path} beside the recording: {again}") from None
     log = Log(recorded=_describe(recording))
@@ -135,6 +136,15 @@ def recorded_log(path: Path, recording: Recording, files: dict[str, str]) -> Log
             outputs.append(Output(text, rank, at))
     log.other = [text for text in unknown.elements() if text.strip()]
     return log
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a log, as they were printed: a carriage return or another separator inside one is part of it."""
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    lines = text.split("\n")
+    if os.linesep == "\r\n" or all(line.endswith("\r") for line in lines[:-1]):  # written on Windows
+        lines = [line.removesuffix("\r") for line in lines]
+    return lines if lines[-1] else lines[:-1]
 
 
 def _describe(recording: Recording) -> str:

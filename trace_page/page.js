@@ -136,7 +136,7 @@
   }
 
   function keepInView(row) {
-    const top = $("header").offsetHeight;
+    const top = getComputedStyle($("header")).position === "sticky" ? $("header").offsetHeight : 0;
     const bottom = bottomEdge();
     const box = row.getBoundingClientRect();
     if (box.top >= top + 8 && (box.bottom <= bottom - 24 || box.top <= top + (bottom - top) * 0.35)) return;
@@ -262,6 +262,8 @@
 
   // A value as drawn: text, a table, or a list of values.
   function drawValue(value) {
+    if (value.r !== undefined) return plain(value.r);
+    if (value.t === "NoneType") return plain("None");
     if (value.s) return value.s.length ? drawTensor(value.c, value.s, value.d) : plain(number(value.c, value.d));
     if (value.c !== null && typeof value.c === "object") return drawItems(value);
     const text = value.t === "str" ? JSON.stringify(value.c) : value.t === "bool" ? (value.c ? "True" : "False") : `${value.c}`;
@@ -288,7 +290,7 @@
   function number(value, dtype) {
     if (typeof value === "boolean") return value ? "True" : "False";
     if (typeof value !== "number" || !/float|complex/.test(dtype)) return `${value}`;
-    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${value}.`;
+    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${Object.is(value, -0) ? "-0" : value}.`;
     const size = Math.abs(value);
     return size >= 1e6 || size < 1e-4 ? value.toExponential(4) : value.toFixed(4);
   }
@@ -366,7 +368,7 @@
     applyView();
     const rank = query.get("rank") ?? "";
     if (ranks && (rank || followed !== null)) follow(rank && document.querySelector(`[data-rank="${CSS.escape(rank)}"]`) ? Number(rank) : null);
-    step = Math.min(Math.max(Number.parseInt(query.get("step"), 10) || 0, 0), last);
+    step = Math.min(Math.max(Math.trunc(Number(query.get("step"))) || 0, 0), last);
     const line = Number(query.get("line"));
     const file = query.has("source") ? trace.files.indexOf(query.get("source")) : 0;
     const target = line && file >= 0 ? nearestStep(file, line) : -1;

@@ -94,7 +94,7 @@ def write_page(root: Path, lecture: str) -> str:
     traces = root / TRACES
     trace = load_trace(traces / f"{lecture}.json", root)
     log, recording = load_run(traces, lecture, root, trace)
-    html = build_page(lecture, root, trace, log, recording).encode()
+    html = build_page(lecture, root, trace, log, recording).encode("utf-8", "backslashreplace")  # lone surrogates
     target = traces / f"{lecture}.html"
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
@@ -167,7 +167,7 @@ def build_page(
 
 
 def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8", "backslashreplace")).digest()).decode()
 
 
 class _Builder:

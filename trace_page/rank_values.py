@@ -155,6 +155,9 @@ def _rounded(number: np.float64) -> float | str:
 
 
 def _key(key: object) -> str:
+    """How a key of a dict is written; of what may be of any size, only the type."""
+    if isinstance(key, tuple) and len(key) <= MAX_ITEMS:
+        return f"({', '.join(map(_key, key))}{',' if len(key) == 1 else ''})"
     return str(key) if isinstance(key, (str, int, float, bool, torch.device, torch.dtype)) else type_name(key)
 
 

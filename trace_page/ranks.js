@@ -140,7 +140,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
   function short(value, dtype = "float") {
     if (typeof value === "boolean") return value ? "True" : "False";
     if (typeof value !== "number" || !/float|complex/.test(dtype)) return `${value}`;
-    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${value}.`;
+    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${Object.is(value, -0) ? "-0" : value}.`;
     const size = Math.abs(value);
     return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : `${Number(value.toPrecision(4))}`;
   }
@@ -187,10 +187,9 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
   }
 
   function summary(value) {
-    return [
-      element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")} …`),
-      element("span", "kind", ` norm ${short(value.q)}`),
-    ];
+    const drawn = [element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")} …`)];
+    if (value.q !== undefined) drawn.push(element("span", "kind", ` norm ${short(value.q)}`));
+    return drawn;
   }
 
   // Elements in rows as long as the tensor's last dimension, or 8.
@@ -264,7 +263,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
     if (value.s) lines.push(element("span", "kind", value.s.join("×") || "scalar"));
     if (value.f) {
       lines.push(element("span", "", `${short(value.f[0], value.d)}…`));
-      if (!brief) lines.push(element("span", "kind", `norm ${short(value.q)}`));
+      if (!brief && value.q !== undefined) lines.push(element("span", "kind", `norm ${short(value.q)}`));
     } else if (value.c) lines.push(element("span", "", [value.c].flat().slice(0, 4).map((item) => short(item, value.d)).join(" ")));
     else lines.push(element("span", "kind", "not recorded"));
     drawn.prepend(...lines);

@@ -79,8 +79,12 @@ def _invocations(trace: Trace, recording: Recording) -> Iterator[tuple[int, list
 
 def align_call(call: Call, lines: Sequence[int], source: str) -> list[list[Turn]]:
     """For each of the traced `lines` of a program, each rank's turn; `source` is the program's file."""
+    end = source.count("\n") + 2
     statements = {
-        line: step.line for rank in call.ranks for step in rank.steps for line in range(step.line, step.last_line + 1)
+        line: step.line
+        for rank in call.ranks
+        for step in rank.steps
+        for line in range(step.line, min(step.last_line + 1, end))
     }
     starts = [statements.get(line, line) for line in lines]
     # One statement may be several traced steps, one for each of its lines.
@@ -273,12 +277,13 @@ class _Values:
         device = value["device"].split(":")[0]
         if device != "cpu":
             result["v"] = device
-        if unfilled and dumps(value) in unfilled:
+        if unfilled and dumps(value) in unfilled and 0 not in value["shape"]:
             result["u"] = 1
         elif "values" in value:
-            result["c"] = value["values"]
+            result["c"] = [json_number(element) for element in value["values"]]
         elif "first" in value:
-            result |= {"f": value["first"][:FIRST], "m": value["mean"], "q": value["norm"]}
+            result |= {"f": [json_number(element) for element in value["first"][:FIRST]]}
+            result |= {short: value[name] for short, name in (("m", "mean"), ("q", "norm")) if name in value}
         if value.get("grad") is not None:
             result["g"] = self.compact(value["grad"], unfilled)
         return result

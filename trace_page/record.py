@@ -52,7 +52,7 @@ def record(module_name: str, directory: Path, log_path: Path, recording_path: Pa
             _run_to_the_end(
                 [sys.executable, "-c", RUN, module_name, str(directory), notes],
                 cwd=directory,
-                env=os.environ | {"PYTHONPATH": search_path},
+                env=os.environ | {"PYTHONPATH": search_path, "PYTHONIOENCODING": "utf-8"},
                 stdout=log,
             )
             recording = load_recording(Path(notes) / "recording.json")
@@ -242,9 +242,15 @@ def main() -> int:
     traces = Path("var", "traces")
     try:
         record(name, Path.cwd(), traces / f"{name}_stdout.txt", traces / f"{name}_recording.json")
+    except OSError as error:
+        print(f"trace_page: {error}", file=sys.stderr)
+        return 2
     except RecordingError as error:
         print(f"trace_page: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("trace_page: interrupted; the files are as they were", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -32,7 +32,8 @@ been started (`asynchronous`) has null for `after`. What a tensor of torch.empty
           {"type": "str", "length": 999, "first": "…"}                              a long string
           {"type": "torch.Tensor", "shape": [2, 2], "dtype": "float32", "device": "cpu", …}
               … "values": [1.5, "nan", …]           all elements in row-major order: at most WHOLE_TENSOR of them
-              … "first": […], "mean": m, "norm": n  a larger one; mean and norm have 7 significant digits
+              … "first": […], "mean": m, "norm": n  a larger one; mean and norm have 7 significant digits, and are
+                                                    absent where a number has more parts than one: complex
               … neither                             more than READ_TENSOR elements: the content was not read
               … "grad": VALUE                       a leaf that takes a gradient, for example a parameter
           {"type": "list", "length": 99, "items": [VALUE, …]}                       at most MAX_ITEMS of them;
@@ -264,12 +265,14 @@ def load_recording(path: Path) -> Recording:
 
     Raises ValueError that names the file, the place in it and what is wrong there, FileNotFoundError without the file.
     """
-    text = path.read_text(encoding="utf-8")
+    content = path.read_bytes()
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
+        data = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
         return _recording_from_json(_Node(data, "recording"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is not a recording: it is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -373,6 +376,8 @@ def _call_from_json(node: _Node, value_at: Callable[[_Node], Value]) -> Call:
 
 def _rank_from_json(node: _Node, value_at: Callable[[_Node], Value]) -> Rank:
     steps = [_step_from_json(step, value_at) for step in node.get("steps", list).items()]
+    if not steps:
+        raise ValueError(f"{node.where}.steps is empty, and step 0 should be the call itself")
     prints = []
     for item in node.get("prints", list).items():
         printed = Print(step=item.count("step"), line=item.count("line", 1), text=item.text("text"))
@@ -432,10 +437,12 @@ def _check_value(node: _Node) -> Value:
                     raise ValueError(f"{element.where} should be a number, is {str(element.data)[:60]!r}")
         if node.data.get("grad") is not None:
             _check_value(node.get("grad", dict))
-    elif "length" in node.data:
+    elif "length" in node.data or "items" in node.data:
         node.count("length")
-        for item in node.get("items", list, []).items():
-            pair = isinstance(item.data, list)
+        items = node.get("items", list, []).items()
+        pairs = any(isinstance(item.data, list) for item in items)
+        for item in items:
+            pair = pairs and item.check(list)
             if pair and (len(item.data) != 2 or not isinstance(item.data[0], str)):
                 raise ValueError(f"{item.where} should be a key and a value, is {str(item.data)[:60]!r}")
             _check_value(_Node(item.data[1], f"{item.where}[1]") if pair else item)

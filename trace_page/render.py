@@ -301,11 +301,13 @@ def _data_url(kind: str, content: bytes) -> str:
 
 
 def _graph_text(spec: dict) -> str:
-    nodes = [item.get("data", {}) for item in spec["nodes"] if isinstance(item, dict)]
-    edges = [item.get("data", {}) for item in spec["edges"] if isinstance(item, dict)]
-    names = {node.get("id"): node.get("label", node.get("id")) for node in nodes}
-    lines = [str(name) for name in names.values()]
+    def data_of(items: list) -> list[dict]:
+        return [item["data"] for item in items if isinstance(item, dict) and isinstance(item.get("data"), dict)]
+
+    edges = data_of(spec["edges"])
+    names = {str(node.get("id")): str(node.get("label", node.get("id"))) for node in data_of(spec["nodes"])}
+    lines = list(names.values())
     for edge in edges:
-        ends = [str(names.get(edge.get(end), edge.get(end))) for end in ("source", "target")]
+        ends = [names.get(str(edge.get(end)), str(edge.get(end))) for end in ("source", "target")]
         lines.append(" → ".join(ends) + (f": {edge['label']}" if "label" in edge else ""))
     return "\n".join(lines)

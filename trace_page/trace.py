@@ -73,7 +73,7 @@ def load_trace(path: Path, root: Path) -> Trace:
         raise InputError(f"{path} is not JSON: {error}") from None
     try:
         trace = _trace(json.loads(text))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also a number of too many digits
         raise InputError(f"{path} is not JSON: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is not a trace: it is nested too deeply") from None

@@ -61,6 +61,7 @@ def exchange(rank: int, world_size: int, port: int) -> None:
     else:
         dist.recv(message, src=0)
     big = torch.ones(2**20 + 1)
+    odd = [None, torch.device("cpu"), {(0, 1): torch.ones(100, dtype=torch.complex64)}, torch.tensor([2**62, -1])]
     dist.barrier()
     if rank == 0:
         print(f"{torch.full((2, 2), 7)} <b>")
