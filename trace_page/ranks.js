@@ -128,7 +128,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       const cell = element("td", `differs ${colour(shown[place])}${states[place].fresh ? " changed" : ""}`);
       if (value && !sameKind) cell.append(element("div", "kind", kind(value)));
       // Numbers that only differ in digits that are not drawn otherwise.
-      cell.append(alike && value?.t === "float" ? plain(`${value.c}`) : drawn[place]);
+      cell.append(alike && value?.t === "float" ? plain(`${Number(value.c.toPrecision(12))}`) : drawn[place]);
       return cell;
     });
     body.append(element("tr", "", title), element("tr", "", ...cells));
