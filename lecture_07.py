@@ -33,7 +33,7 @@ def main() -> None:
     text("Last time: one GPU. This time: many of them, in one machine (a node) and in many.")
     image("images/gpu-node-overview.png", width=640)
     text("Arithmetic happens in the SMs (streaming multiprocessors). What it needs, parameters, activations, gradients and optimizer state, may lie far away: in the GPU's memory, in another GPU, in another machine.")
-    text("So the craft is the same at every level: **arrange the work so that little data moves, and that over short ways**.")
+    text("So the craft is the same at every level: **arrange the work so that little data moves, and only over short distances**.")
 
     text("The hierarchy of memories and links, from fastest to slowest:")
     text("- **L1 / shared memory**, inside an SM: 256 KB for each SM of an H100 ([Hopper tuning guide](https://docs.nvidia.com/cuda/hopper-tuning-guide/))")
@@ -72,7 +72,7 @@ def main() -> None:
     text("- Data parallelism: 25 MB in a step, the all-reduce of 4 gradients of 1024 × 1024.")
     text("- Tensor parallelism: 1.6 MB in a forward pass, in each of 4 layers activations of 128 × 256 to 3 ranks.")
     text("- Pipeline parallelism: 0.52 MB in a forward pass, 4 micro-batches with activations of 32 × 1024 to the next rank.")
-    text("So it is not the amount that ties tensor parallelism to the fastest links. Its messages come in every layer, the next layer waits for them, and they grow with the batch. A gradient has the size of its weight whatever the batch, and its all-reduce can run while the backward pass computes the next one.")
+    text("So it is not the amount that ties tensor parallelism to the fastest links, with a batch this small. Its messages come in every layer, and the next layer waits for them. They grow with the batch, too: beyond 2048 rows, the forward pass alone sends more than data parallelism does. A gradient has the size of its weight whatever the batch, and its all-reduce can run while the backward pass computes the next one.")
 
     text("# What is missing")
     text("- **Overlap** of communication with computation: every demo here computes, then communicates, then computes. Real systems do both at once, and much of their complexity is there.")
@@ -96,7 +96,7 @@ def collective_operations() -> None:
     image("images/ranks.png", width=520)
     text("- **Rank**: the number of a process, here one for each GPU: 0, 1, 2, 3.")
     text("- **World size**: how many ranks there are: 4.")
-    text("Why not write the sends and receives by hand (point-to-point)? A collective says *what* should hold afterwards. The library decides *how*: along a ring, along a tree, inside the switch. It is shorter, faster, and harder to deadlock.")
+    text("Why not write the sends and receives by hand (point-to-point)? A collective says *what* should hold afterwards. The library decides *how*: along a ring, along a tree, inside the switch. A collective is shorter, faster, and harder to deadlock.")
     text("In each example, `None` means that the rank contributes or receives nothing.")
 
     text("### Broadcast")
@@ -224,13 +224,13 @@ def hardware() -> None:
     text("- PCIe 5.0 ×16 carries 63 GB/s each way. It connects a GPU to the CPU, and through it to another GPU.")
     text("- PCIe 7.0 ×16 will carry 242 GB/s each way: still less than NVLink does.")
     article_link("https://en.wikipedia.org/wiki/PCI_Express")
-    text("- Gigabit Ethernet carries 0.125 GB/s ([Wikipedia](https://en.wikipedia.org/wiki/Gigabit_Ethernet)), and each message passes through the operating system of both machines, which copies it on the way.")
+    text("- Gigabit Ethernet carries 0.125 GB/s each way ([Wikipedia](https://en.wikipedia.org/wiki/Gigabit_Ethernet)), and each message passes through the operating system of both machines, which copies it on the way.")
 
     text("**In the data centre**, what connects GPUs goes around the CPU:")
     image("images/gpu-node-overview.png", width=640)
-    text("- **NVLink** joins the GPUs of a node through **NVSwitch** chips. A DGX B200 has 8 GPUs and 2 NVSwitch chips, 14.4 TB/s together ([DGX B200 user guide](https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html)). An H100's NVLink has half of a B200's: 0.45 TB/s each way, 0.9 TB/s in both directions together ([Hopper tuning guide](https://docs.nvidia.com/cuda/hopper-tuning-guide/)).")
+    text("- **NVLink** joins the GPUs of a node through **NVSwitch** chips. A DGX B200 has 8 GPUs and 2 NVSwitch chips, 14.4 TB/s together in both directions ([DGX B200 user guide](https://docs.nvidia.com/dgx/dgxb200-user-guide/introduction-to-dgxb200.html)). An H100's NVLink has half of a B200's: 0.45 TB/s each way, 0.9 TB/s in both directions together ([Hopper tuning guide](https://docs.nvidia.com/cuda/hopper-tuning-guide/)).")
     text("- **RDMA** (remote direct memory access): over InfiniBand, the network card reads and writes the GPU's memory itself. No CPU and no copy by the operating system lies on the way.")
-    text("- **NVLink beyond the node**: a GB200 NVL72 is a rack of 72 GPUs in one NVLink domain, 130 TB/s together ([NVIDIA](https://www.nvidia.com/en-us/data-center/gb200-nvl72/)). The fastest links now end at the rack, not at the node.")
+    text("- **NVLink beyond the node**: a GB200 NVL72 is a rack of 72 GPUs in one NVLink domain, 130 TB/s together in both directions ([NVIDIA](https://www.nvidia.com/en-us/data-center/gb200-nvl72/)). The fastest links now end at the rack, not at the node.")
     text("- **RoCE** (RDMA over Converged Ethernet) brings RDMA to Ethernet. Meta built two clusters of 24 000 H100s for Llama 3, one with RoCE, one with InfiniBand ([Meta](https://engineering.fb.com/2024/03/12/data-center-engineering/building-metas-genai-infrastructure/)).")
 
     text("**NCCL** (NVIDIA Collective Communications Library) turns collectives into packets on these links:")
@@ -261,8 +261,8 @@ def benchmarking() -> None:
     spawn(reduce_scatter, world_size=4, num_elements=num_elements)
 
     text("The bandwidth is nccl-tests' **bus bandwidth**: it counts what each rank must send at least (unless a switch adds up on the way), so one can compare it with the links' peak, whatever the number of ranks. GB are 10⁹ bytes, each way.")
-    text("What to expect on GPUs: on 4 GPUs of one node (of a model that was not noted), these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy. Reduce-scatter takes longer because its input is 4 times as large: `num_elements` is what remains on a rank.")
-    text("What to expect on CPUs: on 2 cores, up to 0.9 GB/s for all-reduce and up to 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. One reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), which sends twice as much, and each rank throws most of the result away.")
+    text("What to expect on GPUs: on 4 GPUs of one node (of a model that was not noted), these two programs took 1.4 to 1.6 ms (all-reduce, 393 to 457 GB/s) and 2.4 to 2.6 ms (reduce-scatter, 483 to 526 GB/s): the same order for both, as both keep the links busy. Reduce-scatter takes longer because its input is 4 times as large, as `num_elements` is what remains on a rank; it travels once and not twice, so each rank sends twice as much.")
+    text("What to expect on CPUs: on 2 cores, about 0.9 GB/s for all-reduce and about 0.3 GB/s for reduce-scatter, as the \"links\" are the machine's own memory and all ranks share the cores. So **gloo's reduce-scatter is slower than its all-reduce**, where NCCL gives both about the same bandwidth. One reason: gloo builds it [on an all-reduce](https://github.com/pytorch/pytorch/pull/149869), which sends twice as much, and each rank throws most of the result away.")
     link(title="how to reason about bandwidth", url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#allreduce")
     link(title="sample benchmark", url="https://github.com/stas00/ml-engineering/blob/master/network/benchmarks/all_reduce_bench.py")
 
@@ -277,7 +277,7 @@ def data_parallelism() -> None:
     text("What to notice in the log:")
     text("- Losses differ from rank to rank: each is computed on the rank's own slice, before the step.")
     text("- Gradients are averaged by the all-reduce, so they are the same on every rank, and so are the parameters after the step. As all slices have the same size, that average is the gradient on the whole batch: the step is the one that a single GPU would take.")
-    text("- One line, the all-reduce, makes the difference to training on one GPU. Without it, four models would drift apart.")
+    text("- Apart from taking its slice of the batch, one line, the all-reduce, makes the difference to training on one GPU. Without it, four models would drift apart.")
     text("Each rank still stores all parameters, gradients and optimizer state. **FSDP** and **ZeRO** (zero redundancy optimizer) shard these as well: next time.")
 
 
@@ -302,8 +302,8 @@ def pipeline_parallelism() -> None:
     data = generate_sample_data()  # (batch, dim) @inspect data.shape @stepover
     spawn(pipeline_parallelism_main, world_size=2, data=data, num_layers=4, num_micro_batches=4)
 
-    text("What to notice in the log: rank 0 prints one line for each micro-batch, of which it sends 32 rows of activations; rank 1, the last one, has the results and prints nothing. Only neighbours communicate, and they send little, so stages may sit in different nodes.")
-    text("Not handled: overlap of communication with computation. `send` and `recv` block here; real pipelines start them early (`isend`, `irecv`) and interleave forward and backward passes to shrink the bubble.")
+    text("What to notice in the log: rank 0 prints one line for each micro-batch, and sends its activations, 32 rows, to rank 1. Rank 1, the last one, has the results and prints nothing. Only neighbours communicate, and they send little, so stages may sit in different nodes.")
+    text("Not handled: overlap of communication with computation. After `send` and `recv`, the computation here waits until they are done. Real pipelines start them early (`isend`, `irecv`), alternate forward and backward passes to store fewer activations, and give each rank several smaller stages to shrink the bubble.")
 
 
 # Per-rank programs: each process runs one of these.

@@ -136,7 +136,7 @@ TELLING = [
         "test_narration",
         ("(p - 1)/(m + p - 1)", "(p - 1)/m"),
         ("1/5 for 2 ranks", "1/4 for 2 ranks"),
-        ("sends 32 rows", "sends 64 rows"),
+        ("activations, 32 rows", "activations, 64 rows"),
         ("num_micro_batches=4", "num_micro_batches=8"),
     ),
 ]

@@ -190,7 +190,7 @@ MEASURED += ["2 cores", "0.9 GB/s", "0.3 GB/s"]
 MEASURED_ON_CPU = {2**18: (0.26, 0.24), 2**20: (0.51, 0.34), 2**22: (0.87, 0.31), 2**24: (0.97, 0.31)}
 """By float32 per rank: GB/s of all-reduce and reduce-scatter with gloo on 2 cores, medians of 5 runs of torch 2.13."""
 
-SETTINGS = {"main": ["16 bytes", "25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "0.52 MB", "4 micro-batches"]}
+SETTINGS = {"main": ["16 bytes", "25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "2048 rows", "0.52 MB", "4 micro-batches"]}
 SETTINGS |= {"collective_operations": ["4"], "benchmarking": ["4 GPUs", "4 times"]}
 SETTINGS["pipeline_parallelism"] = ["1/5 for", "2 ranks", "4 micro-batches", "32 rows"]
 """Figures of the demos themselves, by section; tests below compute them from the calls."""
@@ -398,6 +398,7 @@ def test_a_rank_sends_in_the_demos_what_is_stated() -> None:
     layers, others, local_dim = options["num_layers"], options["world_size"] - 1, dim // options["world_size"]
     stated = told(r"Tensor parallelism: (\S+) MB", r"(\d+) layers activations of (\d+) × (\d+) to (\d+) ranks")
     assert stated == [megabytes(layers * others * batch * local_dim), layers, batch, local_dim, others]
+    assert told("not the amount", r"beyond (\d+) rows") == [all_reduce * dim * dim / (others * local_dim)]
 
     options = demo_options("pipeline_parallelism_main")
     micro_batches, rows = options["num_micro_batches"], batch // options["num_micro_batches"]
@@ -429,7 +430,7 @@ def test_activations_of_equal_shards_are_larger_than_those_of_whole_layers() -> 
 
 
 def test_a_micro_batch_has_as_many_rows_as_stated() -> None:
-    rows = int(sentence(r"one line for each micro-batch, of which it sends (\d+) rows")[1])
+    rows = int(sentence(r"one line for each micro-batch, and sends its activations, (\d+) rows")[1])
     num_micro_batches = demo_options("pipeline_parallelism_main")["num_micro_batches"]
     assert rows * num_micro_batches == len(lecture_07.generate_sample_data())
 

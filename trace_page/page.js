@@ -433,7 +433,9 @@
     button("theme").title = `${label} (T)`;
   }
   function nextTheme() {
-    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    // The first press always changes something: from the system's theme to the other one.
+    const order = matchMedia("(prefers-color-scheme: dark)").matches ? themes : [themes[0], themes[2], themes[1]];
+    theme = order[(order.indexOf(theme) + 1) % order.length];
     applyTheme();
     try {
       localStorage.setItem("theme", theme);

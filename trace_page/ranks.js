@@ -173,8 +173,8 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
 
   function drawTensor(value, brief) {
     if (brief && value.f) {
-      const first = (one) => (one.f ? `${short(one.f[0], one.d)} …` : "not recorded");
-      return plain(first(value) + (value.g ? `\ngrad ${first(value.g).replace(" …", "")}` : ""));
+      const first = (one) => (one.f ? `${short(one.f[0], one.d)}\u00a0…` : "not recorded");
+      return plain(first(value) + (value.g ? `\ngrad ${first(value.g).replace("\u00a0…", "")}` : ""));
     }
     const drawn = element("div", "tensor");
     if (value.u) drawn.append(element("span", "kind", "not filled yet"));
@@ -187,7 +187,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
   }
 
   function summary(value) {
-    const drawn = [element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")} …`)];
+    const drawn = [element("span", "plain", `${value.f.map((item) => short(item, value.d)).join(" ")}\u00a0…`)];
     if (value.q !== undefined) drawn.push(element("span", "kind", ` norm ${short(value.q)}`));
     return drawn;
   }
