@@ -312,24 +312,30 @@ def draw_bandwidth_ladder(width: int) -> Canvas:
     bottom = top + len(LADDER) * row
     decade = (width - MARGIN - 46 - left) / (highest - lowest)
     canvas = Canvas(width, bottom + 112)
+
+    def along(bandwidth: float) -> float:
+        return left + (math.log10(bandwidth) - lowest) * decade
+
+    def down(link: Link) -> float:
+        return top + (LADDER.index(link) + 0.5) * row
+
     canvas.text(MARGIN, 28, "Bandwidth, log scale: each line stands for ten times the last", NORMAL, align="left")
     for power in range(lowest, highest + 1):
-        x = left + (power - lowest) * decade
+        x = along(10.0**power)
         canvas.line((x, top), (x, bottom), colour=SHADE)
         canvas.text(x, bottom + 14, str(Link("", 10.0**power, "", "")), colour=QUIET)
-    for index, link in enumerate(LADDER):
-        y = top + (index + 0.5) * row
-        x = left + (math.log10(link.bandwidth) - lowest) * decade
+    for link in LADDER:
+        x, y = along(link.bandwidth), down(link)
         canvas.text(left - 10, y - 8, link.name, align="right", bold=True)
         canvas.text(left - 10, y + 8, link.counts, align="right", colour=QUIET)
         if faster := {NVLINK_5: HBM, INFINIBAND: NVLINK_5}.get(link):
-            start = left + (math.log10(faster.bandwidth) - lowest) * decade
-            canvas.line((start, y - row * (index - LADDER.index(faster))), (start, y), (x + 8, y), arrow=True)
+            start = along(faster.bandwidth)
+            canvas.line((start, down(faster)), (start, y), (x + 8, y), arrow=True)
             canvas.text((x + start) / 2 + 4, y - 11, f"÷ {faster.bandwidth / link.bandwidth:.0f}", NORMAL)
         canvas.point(x, y)
-        at_left = link is not ETHERNET
-        canvas.box(x - 76 if at_left else x + 9, y - 9, 67, 18, fill=PAPER)
-        canvas.text(x - 11 if at_left else x + 12, y, str(link), align="right" if at_left else "left", bold=True)
+        paper, words, align = (x + 9, x + 12, "left") if link is ETHERNET else (x - 76, x - 11, "right")
+        canvas.box(paper, y - 9, 67, 18, fill=PAPER)
+        canvas.text(words, y, str(link), align=align, bold=True)
     hours = round(HBM.bandwidth / ETHERNET.bandwidth / 3600)
     canvas.text(
         MARGIN,

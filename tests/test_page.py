@@ -15,6 +15,8 @@ from trace_page.trace import load_trace
 
 pytest_plugins = ["page_fixtures"]
 
+ROOT = Path(__file__).parent.parent
+
 Open = Callable[..., Page]
 
 KEYS = {
@@ -541,12 +543,11 @@ def test_the_policy_lets_nothing_in(open_page: Open) -> None:
 @pytest.fixture(scope="session")
 def lecture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of lecture_07, built anew from the trace, the log and the recording in the repository."""
-    root = Path(__file__).parent.parent
-    trace = load_trace(root / TRACES / "lecture_07.json", root)
-    log, recording = load_run(root / TRACES, "lecture_07", root, trace)
+    trace = load_trace(ROOT / TRACES / "lecture_07.json", ROOT)
+    log, recording = load_run(ROOT / TRACES, "lecture_07", ROOT, trace)
     assert log.other == [], "every line of the log belongs to a print"
     page = tmp_path_factory.mktemp("lecture") / "lecture_07.html"
-    page.write_text(build_page("lecture_07", root, trace, log, recording), encoding="utf-8")
+    page.write_text(build_page("lecture_07", ROOT, trace, log, recording), encoding="utf-8")
     return page
 
 
@@ -569,9 +570,8 @@ def test_axe_finds_no_violation_in_the_lectures_page(browser: object, lecture: P
 
 
 def test_animate_shows_what_the_lecture_steps_over_when_it_is_called(browser: object, lecture: Path) -> None:
-    root = Path(__file__).parent.parent
-    source = (root / "lecture_07.py").read_text(encoding="utf-8").split("\n")
-    steps = load_trace(root / TRACES / "lecture_07.json", root).steps
+    source = (ROOT / "lecture_07.py").read_text(encoding="utf-8").split("\n")
+    steps = load_trace(ROOT / TRACES / "lecture_07.json", ROOT).steps
 
     def line(text: str) -> int:
         return next(number for number, code in enumerate(source, 1) if code.startswith(text))

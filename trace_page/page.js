@@ -192,8 +192,7 @@
   function choose(rank) {
     follow(rank === followed ? null : rank);
     show(false);
-    clearTimeout(pending);
-    history.replaceState(null, "", address());
+    replaceAddress();
   }
 
   // Values
@@ -286,13 +285,13 @@
     return list;
   }
 
-  // As PyTorch prints numbers: 4 decimals, a point after a whole float.
-  function number(value, dtype) {
+  // As PyTorch prints numbers: 4 decimals, a point after a whole float. `digits` and `written` make it shorter.
+  function number(value, dtype, digits = 4, written = (value) => value.toFixed(4)) {
     if (typeof value === "boolean") return value ? "True" : "False";
     if (typeof value !== "number" || !/float|complex/.test(dtype)) return `${value}`;
     if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${Object.is(value, -0) ? "-0" : value}.`;
     const size = Math.abs(value);
-    return size >= 1e6 || size < 1e-4 ? value.toExponential(4) : value.toFixed(4);
+    return size >= 1e6 || size < 1e-4 ? value.toExponential(digits) : written(value);
   }
 
   // `contents` are the first and last elements of each long dimension; the gap between them is drawn as …
@@ -325,7 +324,7 @@
   const tableRow = (cells) => element("tr", "", ...cells.map((text) => element("td", "", text)));
 
   // Every rank's values, when the page has a recording.
-  const ranks = typeof everyRank === "undefined" ? null : everyRank({ element, kindOf, drawValue, plain, upTo });
+  const ranks = typeof everyRank === "undefined" ? null : everyRank({ element, kindOf, drawValue, number, plain, upTo });
 
   // The address: one history entry a move, but moves of a held key or a dragged slider share one. Browsers refuse more
   // than about 100 changes in 30 s, so from the 40th on they are put together.
@@ -340,8 +339,13 @@
       writes.push(now);
       history.pushState(null, "", address());
     } else {
-      pending = setTimeout(() => history.replaceState(null, "", address()), 600);
+      pending = setTimeout(replaceAddress, 600);
     }
+  }
+
+  function replaceAddress() {
+    clearTimeout(pending);
+    history.replaceState(null, "", address());
   }
 
   function address() {
@@ -403,8 +407,7 @@
     applyView();
     part = lastPart(step);
     show();
-    clearTimeout(pending);
-    history.replaceState(null, "", address());
+    replaceAddress();
   }
 
   function showFold() {

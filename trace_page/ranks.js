@@ -1,6 +1,6 @@
 "use strict";
 // What every rank held at a step, and what its line moved between them, from the recording of a real run.
-const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
+const everyRank = ({ element, kindOf, drawValue, number, plain, upTo }) => {
   const [NEVER, SUM] = [-1, -1];
   const COLOURS = 8;
   const MOST = 16;
@@ -85,7 +85,7 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
       const first = bounds[rank * 2];
       if (first < 0) {
         const so = first === NEVER ? "never executes this line" : "not in this turn of the loop";
-        cell.append(element("span", "kind", besides[rank] ? `${so}: as after line ${besides[rank]}` : so));
+        cell.append(element("span", "kind", besides[rank] ? `${so}: as after line ${besides[rank].join(", ")}` : so));
       } else if (besides[rank]) {
         cell.append(element("span", "kind", `also line ${besides[rank].join(", ")}`));
       }
@@ -137,17 +137,10 @@ const everyRank = ({ element, kindOf, drawValue, plain, upTo }) => {
 
   // Values
 
-  function short(value, dtype = "float") {
-    if (typeof value === "boolean") return value ? "True" : "False";
-    if (typeof value !== "number" || !/float|complex/.test(dtype)) return `${value}`;
-    if (Number.isInteger(value) && Math.abs(value) < 1e6) return `${Object.is(value, -0) ? "-0" : value}.`;
-    const size = Math.abs(value);
-    return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : `${Number(value.toPrecision(4))}`;
-  }
+  const short = (value, dtype = "float") => number(value, dtype, 2, (value) => `${Number(value.toPrecision(4))}`);
 
   // `brief`: of a tensor that is not whole only the first element.
   function draw(value, brief = false) {
-    if (value.r !== undefined) return plain(value.r);
     if (value.s) return drawTensor(value, brief);
     if (value.t === "float" && typeof value.c === "number") return plain(`${Number(value.c.toPrecision(6))}`);
     if (value.c === null || typeof value.c !== "object") return drawValue(value);

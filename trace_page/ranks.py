@@ -180,12 +180,12 @@ def rank_table(trace: Trace, recording: Recording) -> dict[str, Json]:
             for move in moves_at[index].get((rank, step), [])
         }
         ranks = recording.calls[index].ranks
-        besides: dict[int, Json] = {}
+        besides: dict[int, list[int]] = {}
         for rank, (first, last) in enumerate(turns):
             if 0 <= first < last:
                 besides[rank] = sorted({step.line for step in ranks[rank].steps[first + 1 : last + 1]})
             elif first < 0 <= last:
-                besides[rank] = ranks[rank].steps[last].line
+                besides[rank] = [ranks[rank].steps[last].line]
         steps[number] = [index, [bound for turn in turns for bound in turn], sorted(moved), besides]
     return {"steps": steps, "calls": calls, "moves": moves, "values": values.table}
 

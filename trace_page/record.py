@@ -24,16 +24,13 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from trace_page.errors import RecordingError, exit_code
 from trace_page.recording import Call, Location, ParentPrint, Recording, load_recording, save_recording, source_digest
 
 GRACE = 3.0
 """Seconds that an interrupted run has for ending by itself."""
 
 RUN = "import sys; from trace_page.record import run_recorded; run_recorded(*sys.argv[1:])"
-
-
-class RecordingError(RuntimeError):
-    """The run that was to be recorded failed; what it says of that is on stderr."""
 
 
 def record(module_name: str, directory: Path, log_path: Path, recording_path: Path) -> Recording:
@@ -234,24 +231,18 @@ class _Run:
             self._prints.append(ParentPrint(path, number, len(self._calls), line))
 
 
+def record_lecture(name: str) -> None:
+    """Record the run of the module `name` in the current directory, into var/traces, as `record` does."""
+    traces = Path("var", "traces")
+    record(name, Path.cwd(), traces / f"{name}_stdout.txt", traces / f"{name}_recording.json")
+
+
 def main() -> int:
     """Record the run of a module in the current directory, into var/traces."""
     parser = argparse.ArgumentParser(prog="python -m trace_page.record", description=main.__doc__)
     parser.add_argument("module", help="name of the program, for example lecture_07")
     name = parser.parse_args().module.removesuffix(".py")
-    traces = Path("var", "traces")
-    try:
-        record(name, Path.cwd(), traces / f"{name}_stdout.txt", traces / f"{name}_recording.json")
-    except OSError as error:
-        print(f"trace_page: {error}", file=sys.stderr)
-        return 2
-    except RecordingError as error:
-        print(f"trace_page: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("trace_page: interrupted; the files are as they were", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code(lambda: record_lecture(name))
 
 
 if __name__ == "__main__":

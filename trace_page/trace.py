@@ -66,14 +66,10 @@ def load_trace(path: Path, root: Path) -> Trace:
     Raises InputError when the file is missing, is not JSON, is not a trace, or when a source has changed since.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        trace = _trace(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise InputError(f"no trace {path}: write it with python -m edtrace.execute -m {path.stem}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not JSON: {error}") from None
-    try:
-        trace = _trace(json.loads(text))
-    except ValueError as error:  # also a number of too many digits
+    except ValueError as error:  # also what is not UTF-8, and a number of too many digits
         raise InputError(f"{path} is not JSON: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is not a trace: it is nested too deeply") from None
