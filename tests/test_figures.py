@@ -11,13 +11,20 @@ import numpy as np
 import pytest
 from collectives import COLLECTIVES, Buffers
 
-pytest.importorskip("matplotlib", reason="the figures' own requirements are in images/requirements.txt")
+matplotlib = pytest.importorskip("matplotlib", reason="the figures' own requirements are in images/requirements.txt")
 Image = pytest.importorskip("PIL.Image", reason="the figures' own requirements are in images/requirements.txt")
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 sys.path.insert(0, str(IMAGES))
 
-import draw  # noqa: E402 (found through the line above)
+# ruff: noqa: E402 (found through the line above)
+import draw
+from bandwidths import HBM, INFINIBAND, LADDER, NVLINK_5
+from canvas import RANKS, SHADE, Canvas
+from collective_figures import FRAMED
+from matplotlib.colors import to_hex
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from pipeline_schedules import pipeline_schedule
 
 CONTRACT = (
     "gpu-node-overview pcie-node bandwidth-ladder ranks broadcast scatter gather reduce all-gather reduce-scatter "
@@ -43,7 +50,7 @@ TABLE = {
 
 
 @pytest.fixture(scope="module")
-def canvases() -> dict[str, draw.Canvas]:
+def canvases() -> dict[str, Canvas]:
     """Every figure, drawn once."""
     return {name: draw.draw(name) for name in draw.PICTURES}
 
@@ -99,7 +106,7 @@ def test_definition_refuses_what_cannot_be_cut_into_equal_chunks(name: str) -> N
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_collective_figure_shows_the_numbers_of_the_definition(name: str, canvases: dict[str, draw.Canvas]) -> None:
+def test_collective_figure_shows_the_numbers_of_the_definition(name: str, canvases: dict[str, Canvas]) -> None:
     cells = canvases[name].cells
     collective = COLLECTIVES[name]
     before, after = as_lists(collective.example_inputs(4)), as_lists(collective.example_outputs(4))
@@ -121,15 +128,15 @@ OWN_CELLS: dict[str, Callable[[int], int]] = {  # the rank that an output number
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_numbers_wear_the_colour_of_the_rank_they_came_from(name: str, canvases: dict[str, draw.Canvas]) -> None:
+def test_numbers_wear_the_colour_of_the_rank_they_came_from(name: str, canvases: dict[str, Canvas]) -> None:
     before, after = TABLE[name]
-    expected = [draw.RANKS[rank] for rank, row in enumerate(before) for _ in row or []]
+    expected = [RANKS[rank] for rank, row in enumerate(before) for _ in row or []]
     if name in OWN_CELLS:
-        expected += [draw.RANKS[OWN_CELLS[name](number)] for row in after for number in row or []]
+        expected += [RANKS[OWN_CELLS[name](number)] for row in after for number in row or []]
     else:
-        expected += [draw.SHADE for row in after for _ in row or []]
+        expected += [SHADE for row in after for _ in row or []]
     boxes = [box for label, box in canvases[name].labels if label.get_text().isdigit()]
-    assert [draw.matplotlib.colors.to_hex(box.get_facecolor()).upper() for box in boxes] == expected
+    assert [to_hex(box.get_facecolor()).upper() for box in boxes] == expected
 
 
 def test_every_figure_of_the_lecture_is_committed_and_no_other() -> None:
@@ -148,9 +155,8 @@ def test_file_is_small_opaque_described_and_twice_its_display_width(name: str) -
 
 
 @pytest.mark.parametrize("name", CONTRACT)
-def test_palette_keeps_every_fill_exactly(name: str, canvases: dict[str, draw.Canvas]) -> None:
-    to_hex = draw.matplotlib.colors.to_hex
-    shapes = [shape for shape in canvases[name].axes.patches if isinstance(shape, draw.FancyBboxPatch)]
+def test_palette_keeps_every_fill_exactly(name: str, canvases: dict[str, Canvas]) -> None:
+    shapes = [shape for shape in canvases[name].axes.patches if isinstance(shape, FancyBboxPatch)]
     fills = {to_hex(shape.get_facecolor()) for shape in shapes if shape.get_facecolor()[3]}
     with Image.open(IMAGES / f"{name}.png") as image:
         colours = {to_hex(np.divide(colour, 255)) for _, colour in image.convert("RGB").getcolors()}
@@ -162,7 +168,7 @@ def test_files_take_at_most_400_kilobytes_together() -> None:
 
 
 @pytest.mark.parametrize("name", CONTRACT)
-def test_text_is_legible_and_neither_clipped_nor_overlapping(name: str, canvases: dict[str, draw.Canvas]) -> None:
+def test_text_is_legible_and_neither_clipped_nor_overlapping(name: str, canvases: dict[str, Canvas]) -> None:
     canvas = canvases[name]
     words = {label: label.get_text() for label, _ in canvas.labels}
     extents = {label: label.get_window_extent() for label in words}
@@ -180,28 +186,31 @@ def test_text_is_legible_and_neither_clipped_nor_overlapping(name: str, canvases
         assert not extents[one].padded(-2).overlaps(extents[other]), f"{words[one]!r} overlaps {words[other]!r}"
 
 
-def test_points_lie_in_order_at_the_logarithm_of_their_bandwidth(canvases: dict[str, draw.Canvas]) -> None:
-    bandwidths = [link.bandwidth for link in draw.LADDER]
+def test_points_lie_in_order_at_the_logarithm_of_their_bandwidth(canvases: dict[str, Canvas]) -> None:
+    bandwidths = [link.bandwidth for link in LADDER]
     assert bandwidths == sorted(bandwidths, reverse=True)
-    points = [patch.center for patch in canvases["bandwidth-ladder"].axes.patches if isinstance(patch, draw.Circle)]
+    points = [patch.center for patch in canvases["bandwidth-ladder"].axes.patches if isinstance(patch, Circle)]
     assert [y for _, y in points] == sorted(y for _, y in points)
     slope, intercept = np.polyfit(np.log10(bandwidths), [x for x, _ in points], 1)
     assert slope > 0
     assert np.allclose([x for x, _ in points], slope * np.log10(bandwidths) + intercept)
     words = [label.get_text() for label, _ in canvases["bandwidth-ladder"].labels]
-    ratios = [draw.HBM.bandwidth / draw.NVLINK_5.bandwidth, draw.NVLINK_5.bandwidth / draw.INFINIBAND.bandwidth]
+    ratios = [
+        HBM.bandwidth / NVLINK_5.bandwidth,
+        NVLINK_5.bandwidth / INFINIBAND.bandwidth,
+    ]
     assert [word for word in words if word.startswith("÷")] == [f"÷ {ratio:.0f}" for ratio in ratios]
 
 
-def framed_numbers(canvas: draw.Canvas) -> list[int]:
+def framed_numbers(canvas: Canvas) -> list[int]:
     """The numbers inside the frames, in the order in which they are written."""
-    frames = [patch.get_bbox() for patch in canvas.axes.patches if type(patch) is draw.Rectangle]
+    frames = [patch.get_bbox() for patch in canvas.axes.patches if type(patch) is Rectangle]
     labels = [label for label, _ in canvas.labels if label.get_text().isdigit()]
     return [int(label.get_text()) for label in labels if any(frame.contains(*label.get_position()) for frame in frames)]
 
 
-@pytest.mark.parametrize("name", draw.FRAMED)
-def test_frames_follow_numbers_from_before_to_where_they_are_after(name: str, canvases: dict[str, draw.Canvas]) -> None:
+@pytest.mark.parametrize("name", FRAMED)
+def test_frames_follow_numbers_from_before_to_where_they_are_after(name: str, canvases: dict[str, Canvas]) -> None:
     before, after = TABLE[name]
     column = [row[1] for row in before]
     expected = {
@@ -216,7 +225,7 @@ def test_frames_follow_numbers_from_before_to_where_they_are_after(name: str, ca
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("micro_batches", [1, 4, 7])
 def test_pipeline_schedule_is_possible_and_idles_as_the_formula_says(ranks: int, micro_batches: int) -> None:
-    schedule = draw.pipeline_schedule(ranks, micro_batches)
+    schedule = pipeline_schedule(ranks, micro_batches)
     for row in schedule:
         assert [each for each in row if each is not None] == list(range(micro_batches))
     for earlier, later in zip(schedule, schedule[1:], strict=False):
@@ -225,7 +234,7 @@ def test_pipeline_schedule_is_possible_and_idles_as_the_formula_says(ranks: int,
     assert cells.count(None) / len(cells) == pytest.approx((ranks - 1) / (micro_batches + ranks - 1))
 
 
-def test_pipeline_figure_states_the_bubble_fraction(canvases: dict[str, draw.Canvas]) -> None:
+def test_pipeline_figure_states_the_bubble_fraction(canvases: dict[str, Canvas]) -> None:
     words = " ".join(label.get_text() for label, _ in canvases["pipeline-schedule"].labels)
     assert "(p − 1)/(m + p − 1) = (2 − 1)/(4 + 2 − 1) = 1/5" in words
     assert words.count("bubble ") == 3, "two idle slots and the formula"
@@ -239,7 +248,7 @@ def test_script_draws_the_same_bytes_whatever_the_readers_settings(redrawn: Path
         "font.size": 30,
         "path.sketch": (9, 9, 9),
     }
-    with draw.matplotlib.rc_context(settings):
+    with matplotlib.rc_context(settings):
         draw.write_all(tmp_path)
     assert {
         path.name for path in redrawn.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()

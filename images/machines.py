@@ -1,0 +1,80 @@
+"""What is in a machine: the node in a data centre and the computer at home."""
+
+from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, NVSWITCH, PCIE_5, SHARED_MEMORY_BYTES_PER_CLOCK
+from canvas import LINE, MARGIN, NORMAL, PAPER, QUIET, RANKS, Canvas, pale
+
+
+def draw_gpu_node_overview(width: int) -> Canvas:
+    """A data-centre node; every level is a row, named in the column on the right. Wider lines carry more."""
+    canvas = Canvas(width, 588)
+    gpu_width, gap, left, column = 94, 8, 28, 456
+    right = left + 4 * gpu_width + 3 * gap
+    canvas.box(MARGIN, 16, right - MARGIN + 12, 474, fill="none", edge=LINE, radius=6)
+    canvas.text(left, 35, "a DGX B200 node, four of its eight GPUs drawn", colour=QUIET, align="left")
+    canvas.box(left, 52, right - left, 32, "NVSwitch", size=NORMAL)
+    for rank, colour in enumerate(RANKS):
+        x = left + rank * (gpu_width + gap)
+        middle = x + gpu_width / 2
+        canvas.line((middle, 84), (middle, 146), colour=QUIET, width=6)
+        canvas.box(x, 146, gpu_width, 252, fill=pale(colour), edge=colour, radius=5)
+        canvas.text(middle, 163, f"GPU {rank}", size=NORMAL, bold=True)
+        for offset in (8, 4, 0):  # a pile of SMs
+            canvas.box(x + 7 + offset, 179 + offset, gpu_width - 22, 104, fill=PAPER, edge=QUIET)
+        canvas.text(x + 7 + (gpu_width - 22) / 2, 192, "SM", bold=True)
+        canvas.box(x + 11, 204, gpu_width - 30, 34, "registers")
+        canvas.box(x + 11, 243, gpu_width - 30, 34, "L1/shared")
+        canvas.line((middle, 291), (middle, 302), colour=QUIET, width=12)
+        canvas.box(x + 7, 302, gpu_width - 14, 28, "L2 cache", fill=PAPER, edge=QUIET)
+        canvas.line((middle, 330), (middle, 346), colour=QUIET, width=9)
+        canvas.box(x + 7, 346, gpu_width - 14, 44, "HBM", size=NORMAL, fill=PAPER, edge=QUIET)
+        canvas.line((middle, 398), (middle, 448), colour=QUIET, width=3)
+        canvas.box(x + 17, 448, gpu_width - 34, 28, "NIC")
+        canvas.line((middle, 476), (middle, 510), colour=QUIET, width=2.5)
+    first, last = left + gpu_width / 2, right - gpu_width / 2
+    canvas.line((first, 423), (last, 423), width=1)
+    canvas.box((first + last) / 2 - 32, 410, 64, 26, "CPU", fill=PAPER, edge=LINE)
+    canvas.box(left, 510, right - left, 32, "InfiniBand or Ethernet to other nodes", size=NORMAL)
+
+    for y, name, facts in (
+        (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
+        (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
+        (208, "registers", "no bandwidth cited, nor for L2"),
+        (245, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB per SM on H100"),
+        (297, "L2 cache", "50 MB on H100"),
+        (350, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
+        (409, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU,\npast the CPU"),
+        (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
+    ):
+        canvas.text(column, y, name, align="left", bold=True)
+        canvas.text(column, y + 16 + 7.7 * facts.count("\n"), facts, colour=QUIET, align="left")
+    canvas.text(
+        MARGIN,
+        565,
+        "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide, CUDA best practices. Wikipedia: PCI Express.",
+        colour=QUIET,
+        align="left",
+    )
+    return canvas
+
+
+def draw_pcie_node(width: int) -> Canvas:
+    """The machine at home."""
+    canvas = Canvas(width, 300)
+    canvas.box(MARGIN, 16, 444, 268, fill="none", edge=LINE, radius=6)
+    canvas.text(MARGIN + 12, 35, "the machine at home", colour=QUIET, align="left")
+    canvas.line((120, 82), (356, 82), colour=QUIET, width=3)
+    canvas.line((448, 82), (532, 82), colour=QUIET, width=1)
+    canvas.box(28, 60, 92, 44, "memory", size=NORMAL)
+    canvas.box(356, 60, 92, 44, "NIC", size=NORMAL)
+    canvas.box(532, 60, 92, 44, "network", size=NORMAL)
+    canvas.text(624, 122, f"{ETHERNET.name}\n{ETHERNET} each way", colour=QUIET, align="right")
+    for rank, (port, x) in enumerate(((208, 28), (268, 308))):
+        middle = x + 70
+        canvas.line((port, 106), (port, 136), (middle, 136), (middle, 172), colour=QUIET, width=3)
+        canvas.box(x, 172, 140, 96, fill=pale(RANKS[rank]), edge=RANKS[rank], radius=5)
+        canvas.text(middle, 191, f"GPU {rank}", size=NORMAL, bold=True)
+        canvas.box(x + 14, 208, 112, 46, "its own memory", fill=PAPER, edge=QUIET)
+    canvas.box(178, 54, 120, 56, "CPU", size=NORMAL, bold=True)
+    canvas.text(238, 158, f"{PCIE_5.name}\n{PCIE_5} each way", colour=QUIET)
+    canvas.text(238, 231, "GPU to GPU:\nthrough the CPU", colour=QUIET)
+    return canvas
