@@ -93,13 +93,17 @@ def draw_cells(
             canvas.box(left, top, longest * pitch - 4, size, fill="none", edge=LINE, dashed=True)
             continue
         for index, (word, ranks) in enumerate(zip(words, row_origins, strict=True)):
-            x = left + index * pitch
-            is_sum = len(ranks) > 1
-            fill = SHADE if is_sum else RANKS[ranks[0]]
-            shape = canvas.box(x, top, size, size, fill=fill)
-            canvas.text(x + size / 2, middle - 3 * is_sum, word, LARGE, ink_on(fill), inside=shape)
-            for position, rank in enumerate(ranks if is_sum else ()):
-                width = (size - 6) / len(ranks)
-                canvas.box(x + 3 + position * width, top + size - 7, width, 4, fill=RANKS[rank], radius=0)
+            draw_number(canvas, left + index * pitch, top, size, word, ranks)
         if any(row_framed):
             canvas.frame(left + row_framed.index(True) * pitch, top, sum(row_framed) * pitch - 4, size)
+
+
+def draw_number(canvas: Canvas, x: float, y: float, size: float, word: str, ranks: list[int]) -> None:
+    """A cell in the colour of the rank that its number is from; a sum's is grey, over the colours of its ranks."""
+    is_sum = len(ranks) > 1
+    fill = SHADE if is_sum else RANKS[ranks[0]]
+    shape = canvas.box(x, y, size, size, fill=fill)
+    canvas.text(x + size / 2, y + size / 2 - 3 * is_sum, word, LARGE, ink_on(fill), inside=shape)
+    for rank in ranks if is_sum else ():
+        width = (size - 6) / len(RANKS)
+        canvas.box(x + 3 + rank * width, y + size - 7, width, 4, fill=RANKS[rank], radius=0)

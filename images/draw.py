@@ -14,6 +14,7 @@ from canvas import Canvas
 from collective_figures import draw_collective, draw_ranks
 from machines import draw_gpu_node_overview, draw_pcie_node
 from pipeline_schedules import draw_pipeline_schedule
+from ring import draw_ring_all_reduce
 from strategies import draw_data_parallelism, draw_pipeline_parallelism, draw_tensor_parallelism
 
 IMAGES = Path(__file__).resolve().parent
@@ -65,6 +66,12 @@ PICTURES = {
     ),
     "all-reduce": collective_picture(
         "all-reduce", "four numbers from each rank are summed by position, and every rank gets all four sums"
+    ),
+    "ring-all-reduce": Picture(
+        draw_ring_all_reduce,
+        640,
+        "All-reduce around a ring of four ranks: three steps in which each rank sends a piece to the next, which adds "
+        "it, leave one finished sum on each rank, and three more steps bring all four sums to every rank.",
     ),
     "all-to-all": collective_picture(
         "all-to-all", "each rank sends one of its four numbers to each rank, which transposes the table of numbers"

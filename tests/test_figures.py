@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
@@ -25,10 +26,11 @@ from collective_figures import FRAMED
 from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from pipeline_schedules import pipeline_schedule
+from ring import Pieces, ring_all_reduce
 
 CONTRACT = (
     "gpu-node-overview pcie-node bandwidth-ladder ranks broadcast scatter gather reduce all-gather reduce-scatter "
-    "all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule"
+    "all-reduce ring-all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule"
 ).split()
 
 # The lecture's table of the operations for four ranks, written out; None where a rank has nothing.
@@ -220,6 +222,75 @@ def test_frames_follow_numbers_from_before_to_where_they_are_after(name: str, ca
     }[name]
     assert framed_numbers(canvases[name]) == column + expected
     assert framed_numbers(canvases["broadcast"]) == []
+
+
+RINGS = [(1, 3), (2, 1), (3, 2), (4, 1), (5, 3)]  # ranks, and numbers in a piece
+
+
+def finished_pieces(held: Pieces) -> list[list[int]]:
+    """For each rank, the positions of the pieces that it holds summed over all ranks."""
+    return [[at for at, piece in enumerate(row) if len(piece.ranks) == len(held)] for row in held]
+
+
+@pytest.mark.parametrize(("n", "size"), RINGS)
+def test_ring_is_a_reduce_scatter_and_then_an_all_gather(n: int, size: int) -> None:
+    inputs = random_inputs(n, n * size)
+    steps, end = ring_all_reduce(inputs)
+    assert len(steps) == 2 * (n - 1)
+    between = steps[n - 1].before if steps else end
+    assert finished_pieces(between) == [[rank] for rank in range(n)], "in between, each rank has one finished piece"
+    assert [[piece.needed for piece in row] for row in between] == np.eye(n, dtype=bool).tolist()
+    for rank, chunk in enumerate(np.split(np.sum(inputs, axis=0), n)):
+        assert between[rank][rank].values.tolist() == chunk.tolist()
+    for row in end:
+        assert np.concatenate([piece.values for piece in row]).tolist() == np.sum(inputs, axis=0).tolist()
+        assert all(piece.needed for piece in row)
+
+
+@pytest.mark.parametrize(("n", "size"), RINGS)
+def test_ring_pieces_are_the_sums_that_their_colours_say_and_move_to_the_next_rank(n: int, size: int) -> None:
+    inputs = random_inputs(n, n * size)
+    pieces = np.reshape(inputs, (n, n, size))
+    steps, end = ring_all_reduce(inputs)
+    states = [*(step.before for step in steps), end]
+    for held in states:
+        for row in held:
+            for at, piece in enumerate(row):
+                assert piece.values.tolist() == pieces[sorted(piece.ranks), at].sum(axis=0).tolist()
+    for index, (step, after) in enumerate(zip(steps, states[1:], strict=True)):
+        for rank, sent in enumerate(step.sent):
+            assert step.before[rank][sent].needed, "what is sent was not passed on before"
+            receiver = (rank + 1) % n
+            changed = [at for at in range(n) if after[receiver][at].ranks != step.before[receiver][at].ranks]
+            assert changed == [sent], "each rank receives one piece in a step, from the rank before it"
+            grown = len(after[receiver][sent].ranks)
+            assert grown == (index + 2 if index < n - 1 else n), "a sum grows by one rank in a step"
+
+
+@pytest.mark.parametrize(("n", "size"), RINGS)
+def test_each_rank_of_the_ring_sends_what_nccl_tests_counts(n: int, size: int) -> None:
+    steps, _ = ring_all_reduce(random_inputs(n, n * size))
+    for rank in range(n):
+        sent = sum(len(step.before[rank][step.sent[rank]].values) for step in steps)
+        assert Fraction(sent, n * size) == Fraction(2 * (n - 1), n)
+
+
+def test_ring_figure_shows_every_step(canvases: dict[str, Canvas]) -> None:
+    canvas = canvases["ring-all-reduce"]
+    sums = [str(number) for number in TABLE["all-reduce"][1][0]]
+    assert list(canvas.cells) == [
+        *("step 1", "step 2", "step 3", "after step 3"),
+        *("step 4", "step 5", "step 6", "after step 6"),
+    ]
+    assert canvas.cells["step 1"] == [[str(number) for number in row] for row in FOUR_EACH]
+    one_sum_each = [[sums[rank] if at == rank else "" for at in range(4)] for rank in range(4)]
+    assert canvas.cells["after step 3"] == canvas.cells["step 4"] == one_sum_each
+    assert canvas.cells["after step 6"] == [sums] * 4
+    written = [label.get_text() for label, _ in canvas.labels if label.get_text().isdigit()]
+    assert written == [word for panel in canvas.cells.values() for row in panel for word in row if word]
+    finished = [len([word for row in canvas.cells[panel] for word in row if word]) for panel in list(canvas.cells)[3:]]
+    assert len(framed_numbers(canvas)) == sum(finished)
+    assert any("each 1/n = 1/4 of its data: 1.5 times its data" in label.get_text() for label, _ in canvas.labels)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
