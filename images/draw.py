@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import matplotlib.style
-from bandwidths import ETHERNET, HBM, draw_bandwidth_ladder
+from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, SHARED_MEMORY, draw_bandwidth_ladder, rate
 from canvas import Canvas
 from collective_figures import draw_collective, draw_ranks
 from machines import draw_gpu_node_overview, draw_pcie_node
@@ -38,8 +38,8 @@ PICTURES = {
     "gpu-node-overview": Picture(
         draw_gpu_node_overview,
         640,
-        "A node of GPUs with the bandwidths that are cited: SMs with registers and L1/shared memory, L2 cache and HBM "
-        "inside each GPU, NVLink to an NVSwitch, and a network card per GPU to other nodes, past the CPU.",
+        "A DGX B200 node: SMs with registers and L1/shared memory, L2 cache and HBM inside each GPU, NVLink to the "
+        "NVSwitch chips, and a network card per GPU to other nodes, past the CPU, each with its bandwidth where cited.",
     ),
     "pcie-node": Picture(
         draw_pcie_node,
@@ -50,8 +50,9 @@ PICTURES = {
     "bandwidth-ladder": Picture(
         draw_bandwidth_ladder,
         640,
-        f"Bandwidths as points on a log scale, from {HBM} for HBM3e over NVLink, PCIe and InfiniBand "
-        f"down to {ETHERNET} for gigabit Ethernet.",
+        "Bandwidths of both directions together on a log scale: L1/shared memory of all SMs of an H100 about "
+        f"{rate(round(SHARED_MEMORY.bandwidth, -3))}, HBM3e of a B200 {HBM}, its NVLink {NVLINK_5}, "
+        f"its InfiniBand port {INFINIBAND}, and gigabit Ethernet {ETHERNET}.",
     ),
     "ranks": Picture(
         draw_ranks, 520, "Four ranks, each a process with its own memory and device, that share nothing but messages."

@@ -1,17 +1,17 @@
 """What is in a machine: the node in a data centre and the computer at home."""
 
-from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, NVSWITCH, PCIE_5, SHARED_MEMORY_BYTES_PER_CLOCK
+from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, NVSWITCH, PCIE_5, SHARED_MEMORY, rate
 from canvas import LINE, MARGIN, NORMAL, PAPER, QUIET, RANKS, Canvas, pale
 
 
 def draw_gpu_node_overview(width: int) -> Canvas:
     """A data-centre node; every level is a row, named in the column on the right. Wider lines carry more."""
-    canvas = Canvas(width, 588)
+    canvas = Canvas(width, 600)
     gpu_width, gap, left, column = 94, 8, 28, 456
     right = left + 4 * gpu_width + 3 * gap
     canvas.box(MARGIN, 16, right - MARGIN + 12, 474, fill="none", edge=LINE, radius=6)
     canvas.text(left, 35, "a DGX B200 node, four of its eight GPUs drawn", colour=QUIET, align="left")
-    canvas.box(left, 52, right - left, 32, "NVSwitch", size=NORMAL)
+    canvas.box(left, 52, right - left, 32, "2 NVSwitch chips", size=NORMAL)
     for rank, colour in enumerate(RANKS):
         x = left + rank * (gpu_width + gap)
         middle = x + gpu_width / 2
@@ -35,22 +35,23 @@ def draw_gpu_node_overview(width: int) -> Canvas:
     canvas.box((first + last) / 2 - 32, 410, 64, 26, "CPU", fill=PAPER, edge=LINE)
     canvas.box(left, 510, right - left, 32, "InfiniBand or Ethernet to other nodes", size=NORMAL)
 
+    shared = f"≈ {rate(round(SHARED_MEMORY.bandwidth, -3))}, all SMs of\nan H100; 256 KB per SM"
     for y, name, facts in (
-        (60, "NVSwitch", f"{NVSWITCH}, both directions,\neight GPUs together"),
-        (115, "NVLink 5", f"{NVLINK_5} each way per GPU"),
-        (208, "registers", "no bandwidth cited, nor for L2"),
-        (245, "L1/shared memory", f"{SHARED_MEMORY_BYTES_PER_CLOCK} bytes per clock per SM,\n256 KB per SM on H100"),
-        (297, "L2 cache", "50 MB on H100"),
-        (350, "HBM3e", f"{HBM} per GPU,\nreads and writes together"),
-        (409, "PCIe 5.0 ×16", f"{PCIE_5} each way per GPU,\npast the CPU"),
-        (486, "InfiniBand NDR", f"{INFINIBAND} each way per GPU"),
+        (60, "NVSwitch", f"{NVSWITCH}, eight GPUs"),
+        (113, "NVLink 5", f"{NVLINK_5} per GPU"),
+        (234, "L1/shared memory", shared),
+        (296, "L2 cache", "50 MB on H100"),
+        (346, "HBM3e", f"{HBM} per GPU, nominal;\n180 GB"),
+        (412, "PCIe 5.0 ×16", f"{PCIE_5} per GPU,\npast the CPU"),
+        (486, "InfiniBand NDR", f"{INFINIBAND} per GPU"),
     ):
-        canvas.text(column, y, name, align="left", bold=True)
-        canvas.text(column, y + 16 + 7.7 * facts.count("\n"), facts, colour=QUIET, align="left")
+        canvas.text(column, y, name, NORMAL, align="left", bold=True)
+        canvas.text(column, y + 18 + 7.7 * facts.count("\n"), facts, colour=QUIET, align="left")
     canvas.text(
         MARGIN,
-        565,
-        "NVIDIA: Blackwell, Hopper tuning guides, DGX B200 guide, CUDA best practices. Wikipedia: PCI Express.",
+        572,
+        "Bandwidths count both directions (reads and writes) together.\n"
+        "NVIDIA: Blackwell, Hopper, CUDA, DGX B200 guides, HGX table. Wikipedia: PCI Express.",
         colour=QUIET,
         align="left",
     )
@@ -67,7 +68,7 @@ def draw_pcie_node(width: int) -> Canvas:
     canvas.box(28, 60, 92, 44, "memory", size=NORMAL)
     canvas.box(356, 60, 92, 44, "NIC", size=NORMAL)
     canvas.box(532, 60, 92, 44, "network", size=NORMAL)
-    canvas.text(624, 122, f"{ETHERNET.name}\n{ETHERNET} each way", colour=QUIET, align="right")
+    canvas.text(624, 122, f"{ETHERNET.name}\n{ETHERNET.each_way} each way", colour=QUIET, align="right")
     for rank, (port, x) in enumerate(((208, 28), (268, 308))):
         middle = x + 70
         canvas.line((port, 106), (port, 136), (middle, 136), (middle, 172), colour=QUIET, width=3)
@@ -75,6 +76,6 @@ def draw_pcie_node(width: int) -> Canvas:
         canvas.text(middle, 191, f"GPU {rank}", size=NORMAL, bold=True)
         canvas.box(x + 14, 208, 112, 46, "its own memory", fill=PAPER, edge=QUIET)
     canvas.box(178, 54, 120, 56, "CPU", size=NORMAL, bold=True)
-    canvas.text(238, 158, f"{PCIE_5.name}\n{PCIE_5} each way", colour=QUIET)
+    canvas.text(238, 158, f"{PCIE_5.name}\n{PCIE_5.each_way} each way", colour=QUIET)
     canvas.text(238, 231, "GPU to GPU:\nthrough the CPU", colour=QUIET)
     return canvas

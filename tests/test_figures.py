@@ -20,7 +20,7 @@ sys.path.insert(0, str(IMAGES))
 
 # ruff: noqa: E402 (found through the line above)
 import draw
-from bandwidths import HBM, INFINIBAND, LADDER, NVLINK_5
+from bandwidths import ETHERNET, HBM, INFINIBAND, LADDER, NVLINK_5, NVSWITCH, PCIE_5, SHARED_MEMORY, rate
 from canvas import RANKS, SHADE, Canvas
 from collective_figures import FRAMED
 from matplotlib.colors import to_hex
@@ -197,11 +197,31 @@ def test_points_lie_in_order_at_the_logarithm_of_their_bandwidth(canvases: dict[
     assert slope > 0
     assert np.allclose([x for x, _ in points], slope * np.log10(bandwidths) + intercept)
     words = [label.get_text() for label, _ in canvases["bandwidth-ladder"].labels]
-    ratios = [
-        HBM.bandwidth / NVLINK_5.bandwidth,
-        NVLINK_5.bandwidth / INFINIBAND.bandwidth,
+    ratios = [a.bandwidth / b.bandwidth for a, b in ((HBM, NVLINK_5), (NVLINK_5, INFINIBAND), (HBM, INFINIBAND))]
+    assert [f"÷ {ratio:.2g}" for ratio in ratios] == ["÷ 4.4", "÷ 18", "÷ 80"]
+    assert [word for word in words if word.startswith("÷")] == ["÷ 4.4", "÷ 18", "÷ 80"]
+    axis = [rate(10.0**power) for power in range(-1, 6)]
+    assert [word for word in words if word.endswith("B/s")] == [
+        *axis,
+        *("≈ 30 TB/s", "8 TB/s", "1.8 TB/s", "900 GB/s", "484 GB/s", "126 GB/s", "100 GB/s", "0.25 GB/s"),
     ]
-    assert [word for word in words if word.startswith("÷")] == [f"÷ {ratio:.0f}" for ratio in ratios]
+
+
+def test_bandwidths_count_both_directions() -> None:
+    each_way = {NVLINK_5: 18 * 50, INFINIBAND: 400 / 8, PCIE_5: 63, ETHERNET: 1 / 8}  # GB/s: 18 links; Gb/s / 8
+    assert {link: link.bandwidth for link in each_way} == {link: 2 * one for link, one in each_way.items()}
+    assert NVSWITCH.bandwidth == 8 * NVLINK_5.bandwidth, "the NVSwitch chips serve eight GPUs at full rate"
+    assert SHARED_MEMORY.bandwidth == pytest.approx(32 * 4 * 132 * 1.8), "banks × bytes × SMs × GHz of an H100"
+    assert INFINIBAND.each_way == "50 GB/s"
+
+
+@pytest.mark.parametrize("name", ["bandwidth-ladder", "gpu-node-overview"])
+def test_figures_of_bandwidths_say_what_they_count(name: str, canvases: dict[str, Canvas]) -> None:
+    words = " ".join(label.get_text() for label, _ in canvases[name].labels)
+    assert "both directions (reads and writes) together" in words
+    assert "each way" not in words
+    assert "nominal" in words, "an HGX B200 has less than 8 TB/s"
+    assert "H100" in words, "L1's bandwidth is another GPU's"
 
 
 def framed_numbers(canvas: Canvas) -> list[int]:
