@@ -28,7 +28,7 @@ SMALL, NORMAL, LARGE = 11, 13, 15  # font sizes
 MARGIN = 16
 RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito: safe for colour-blind readers
 INK, QUIET, LINE, SHADE, PAPER = "#222222", "#5A5A5A", "#A6A6A6", "#E7E7E3", "#FDFCFA"
-PALETTE_SIZE, PALETTE_STEP, FLAT_COLOURS, FLAT_STEP = 48, 24, 12, 3
+PALETTE_SIZE, PALETTE_STEP, FLAT_COLOURS, FLAT_STEP = 28, 24, 12, 3
 FONTS = {  # matplotlib's own copy, not the system's
     bold: FontProperties(fname=Path(matplotlib.get_data_path(), "fonts", "ttf", file))
     for bold, file in ((False, "DejaVuSans.ttf"), (True, "DejaVuSans-Bold.ttf"))

@@ -13,7 +13,7 @@ from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, SHARED_MEMORY, draw_
 from canvas import Canvas
 from collective_figures import draw_collective, draw_ranks
 from machines import draw_gpu_node_overview, draw_pcie_node
-from pipeline_schedules import draw_pipeline_schedule
+from pipeline_schedules import draw_pipeline_1f1b, draw_pipeline_schedule
 from ring import draw_ring_all_reduce
 from strategies import draw_data_parallelism, draw_pipeline_parallelism, draw_tensor_parallelism
 
@@ -100,6 +100,12 @@ PICTURES = {
         640,
         "Two ranks compute four micro-batches in five time slots, rank 1 a slot behind rank 0, "
         "so that each waits for one slot of the five, the bubble.",
+    ),
+    "pipeline-1f1b": Picture(
+        draw_pipeline_1f1b,
+        640,
+        "GPipe above 1F1B for four ranks and eight micro-batches: the bubble takes 3/11 of the time in both, but ranks "
+        "store activations of 8, 8, 8 and 8 micro-batches with GPipe, and of at most 4, 3, 2 and 1 with 1F1B.",
     ),
 }
 

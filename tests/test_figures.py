@@ -25,12 +25,13 @@ from canvas import RANKS, SHADE, Canvas
 from collective_figures import FRAMED
 from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
-from pipeline_schedules import pipeline_schedule
+from pipeline_schedules import SCHEDULES, Pass, pipeline_schedule, simulate
 from ring import Pieces, ring_all_reduce
 
 CONTRACT = (
     "gpu-node-overview pcie-node bandwidth-ladder ranks broadcast scatter gather reduce all-gather reduce-scatter "
-    "all-reduce ring-all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule"
+    "all-reduce ring-all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule "
+    "pipeline-1f1b"
 ).split()
 
 # The lecture's table of the operations for four ranks, written out; None where a rank has nothing.
@@ -329,6 +330,78 @@ def test_pipeline_figure_states_the_bubble_fraction(canvases: dict[str, Canvas])
     words = " ".join(label.get_text() for label, _ in canvases["pipeline-schedule"].labels)
     assert "(p − 1)/(m + p − 1) = (2 − 1)/(4 + 2 − 1) = 1/5" in words
     assert words.count("bubble ") == 3, "two idle slots and the formula"
+
+
+SIZES = [(1, 3), (2, 1), (4, 2), (4, 8), (3, 7)]  # ranks, micro-batches
+
+
+def grid(times: list[list[Pass]]) -> np.ndarray:
+    """For each rank and time slot, what is computed: 1 forward, 2 backward, 0 nothing. Fails where passes overlap."""
+    slots = np.zeros((len(times), max(each.end for passes in times for each in passes)), dtype=int)
+    for rank, passes in enumerate(times):
+        for each in passes:
+            assert not slots[rank, each.start : each.end].any(), f"rank {rank} does two things at once: {each}"
+            slots[rank, each.start : each.end] = 1 + each.backward
+    return slots
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize(("ranks", "micro_batches"), SIZES)
+def test_schedule_is_possible_and_has_the_bubble_of_the_formula(name: str, ranks: int, micro_batches: int) -> None:
+    times = simulate(SCHEDULES[name][1], ranks, micro_batches)
+    slots = grid(times)
+    assert (slots == 1).sum(axis=1).tolist() == [micro_batches] * ranks
+    assert (slots == 2).sum(axis=1).tolist() == [2 * micro_batches] * ranks, "backward is twice as long"
+    assert (slots == 0).mean(axis=1) == pytest.approx((ranks - 1) / (micro_batches + ranks - 1))
+    passes = {(rank, each.micro_batch, each.backward): each for rank, row in enumerate(times) for each in row}
+    assert len(passes) == 2 * ranks * micro_batches, "each micro-batch goes once through each stage, both ways"
+    for rank in range(ranks):
+        for index in range(micro_batches):
+            forward, backward = passes[rank, index, False], passes[rank, index, True]
+            assert forward.end <= backward.start
+            if rank:
+                assert passes[rank - 1, index, False].end <= forward.start, "activations come from the stage before"
+                assert backward.end <= passes[rank - 1, index, True].start, "gradients go to the stage before"
+
+
+def stored(passes: list[Pass], micro_batches: int) -> int:
+    """The most micro-batches in any time slot that are between the start of forward and the end of backward."""
+    first = {each.micro_batch: each.start for each in passes if not each.backward}
+    last = {each.micro_batch: each.end for each in passes if each.backward}
+    slots = np.arange(max(last.values()))
+    return max(sum((first[index] <= slots) & (slots < last[index]) for index in range(micro_batches)))
+
+
+@pytest.mark.parametrize(("ranks", "micro_batches"), SIZES)
+def test_1f1b_stores_less_than_gpipe(ranks: int, micro_batches: int) -> None:
+    gpipe, alternating = (simulate(order, ranks, micro_batches) for _, order in SCHEDULES.values())
+    assert [stored(passes, micro_batches) for passes in gpipe] == [micro_batches] * ranks
+    bounds = [min(micro_batches, ranks - rank) for rank in range(ranks)]
+    assert [stored(passes, micro_batches) for passes in alternating] == bounds
+
+
+def test_order_that_never_ends_is_refused() -> None:
+    with pytest.raises(ValueError, match="wait for each other"):
+        simulate(lambda rank, ranks, m: [Pass(0, backward) for backward in (rank == 0, rank != 0)], 2, 1)
+
+
+def test_1f1b_figure_draws_the_simulated_times(canvases: dict[str, Canvas]) -> None:
+    canvas = canvases["pipeline-1f1b"]
+    boxes = [(label.get_text(), box) for label, box in canvas.labels if box and label.get_text().isdigit()]
+    expected = [
+        (str(each.micro_batch), each.start, each.end - each.start)
+        for _, order in SCHEDULES.values()
+        for passes in simulate(order, 4, 8)
+        for each in passes
+    ]
+    slot = min(box.get_width() for _, box in boxes) + 2
+    left = min(box.get_x() for _, box in boxes)
+    assert expected == [
+        (word, round((box.get_x() - left) / slot), round((box.get_width() + 2) / slot)) for word, box in boxes
+    ]
+    counts = [label.get_text() for label, box in canvas.labels if not box and label.get_text().isdigit()]
+    assert counts == ["8", "8", "8", "8", "4", "3", "2", "1"]
+    assert any("= 3/11 of each rank's time" in label.get_text() for label, _ in canvas.labels)
 
 
 def test_script_draws_the_same_bytes_whatever_the_readers_settings(redrawn: Path, tmp_path: Path) -> None:
