@@ -133,7 +133,7 @@ class Canvas:
         """Straight strokes through the points, ending in an arrowhead if `arrow`; `width` in CSS pixels."""
         head = "-|>" if arrow else "-"
         stroke = {"color": colour, "linewidth": width * 0.72, "capstyle": "butt", "joinstyle": "miter"}
-        self.paint(FancyArrowPatch(path=Curve(points), arrowstyle=head, mutation_scale=7, **stroke))
+        self.paint(FancyArrowPatch(path=Curve(points), arrowstyle=head, mutation_scale=max(7, 3.5 * width), **stroke))
 
     def flow(self, start: Point, end: Point, colour: Colour) -> None:
         """A smooth line from a sender on the left to a receiver on the right."""

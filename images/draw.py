@@ -12,7 +12,7 @@ import matplotlib.style
 from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, SHARED_MEMORY, draw_bandwidth_ladder, rate
 from canvas import Canvas
 from collective_figures import draw_collective, draw_ranks
-from machines import draw_gpu_node_overview, draw_pcie_node
+from machines import draw_gpu_node_overview, draw_pcie_node, draw_rank_to_wire
 from pipeline_schedules import draw_pipeline_1f1b, draw_pipeline_schedule
 from ring import draw_ring_all_reduce
 from strategies import draw_data_parallelism, draw_pipeline_parallelism, draw_tensor_parallelism
@@ -53,6 +53,13 @@ PICTURES = {
         "Bandwidths of both directions together on a log scale: L1/shared memory of all SMs of an H100 about "
         f"{rate(round(SHARED_MEMORY.bandwidth, -3))}, HBM3e of a B200 {HBM}, its NVLink {NVLINK_5}, "
         f"its InfiniBand port {INFINIBAND}, and gigabit Ethernet {ETHERNET}.",
+    ),
+    "rank-to-wire": Picture(
+        draw_rank_to_wire,
+        640,
+        "From a rank to the wire: without RDMA, a tensor is copied from the GPU to CPU memory and again into the "
+        "kernel's socket buffer, and TCP cuts it into packets; with RDMA, the network card reads the GPU's memory, "
+        "and a CPU thread only posts the transfers.",
     ),
     "ranks": Picture(
         draw_ranks, 520, "Four ranks, each a process with its own memory and device, that share nothing but messages."

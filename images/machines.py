@@ -1,7 +1,7 @@
-"""What is in a machine: the node in a data centre and the computer at home."""
+"""What is in a machine, in a data centre and at home, and the way of a tensor out of it."""
 
 from bandwidths import ETHERNET, HBM, INFINIBAND, NVLINK_5, NVSWITCH, PCIE_5, SHARED_MEMORY, rate
-from canvas import LINE, MARGIN, NORMAL, PAPER, QUIET, RANKS, Canvas, pale
+from canvas import LARGE, LINE, MARGIN, NORMAL, PAPER, QUIET, RANKS, Canvas, pale
 
 
 def draw_gpu_node_overview(width: int) -> Canvas:
@@ -79,3 +79,59 @@ def draw_pcie_node(width: int) -> Canvas:
     canvas.text(238, 158, f"{PCIE_5.name}\n{PCIE_5.each_way} each way", colour=QUIET)
     canvas.text(238, 231, "GPU to GPU:\nthrough the CPU", colour=QUIET)
     return canvas
+
+
+def draw_rank_to_wire(width: int) -> Canvas:
+    """Two lanes, the sender without and with RDMA, from the GPU's memory down to the wire."""
+    canvas = Canvas(width, 560)
+    lane, left, right = 292, MARGIN, width - MARGIN - 292
+    for x, title, wire in (
+        (left, "without RDMA", "wire: Ethernet"),
+        (right, "with RDMA", "wire: InfiniBand, or RoCE"),
+    ):
+        data = x + 214
+        canvas.text(x, 28, title, LARGE, align="left", bold=True)
+        canvas.box(x, 48, lane, 60, fill=PAPER, edge=QUIET, radius=5)
+        canvas.text(x + 14, 78, "GPU memory\nof rank 0", NORMAL, align="left")
+        canvas.box(data - 70, 58, 140, 40, "tensor", NORMAL, fill=RANKS[0])
+        canvas.line((data, 422), (data, 453), colour=QUIET, width=3, arrow=True)
+        canvas.box(x, 386, lane, 36, "network card", NORMAL)
+        canvas.box(x, 454, lane, 36, wire, NORMAL)
+    draw_socket_path(canvas, left, lane)
+
+    data = right + 214
+    canvas.line((data, 98), (data, 385), colour=QUIET, width=3, arrow=True)
+    canvas.text(data + 12, 237, "no copy\nin CPU\nmemory", NORMAL, align="left", bold=True)
+    canvas.box(right, 192, 176, 90, fill=PAPER, edge=QUIET, radius=5)
+    canvas.text(right + 88, 212, "CPU", NORMAL, bold=True)
+    canvas.text(right + 88, 248, "NCCL's proxy thread\nposts the transfers", NORMAL)
+    canvas.line((right + 88, 282), (right + 88, 385), colour=QUIET, arrow=True)
+    canvas.text(right + 98, 334, "commands,\nno data", NORMAL, align="left")
+    canvas.text(
+        MARGIN,
+        524,
+        "thick: data; thin: commands; solid blue: the tensor; pale: a copy of it\n"
+        "The receiver does the same in reverse, from the wire to its GPU.",
+        NORMAL,
+        align="left",
+    )
+    return canvas
+
+
+def draw_socket_path(canvas: Canvas, x: float, lane: float) -> None:
+    """The way through CPU memory: two copies, then packets."""
+    data, copied = x + 214, {"fill": pale(RANKS[0]), "edge": RANKS[0]}
+    canvas.box(x, 146, lane, 202, fill=PAPER, edge=QUIET, radius=5)
+    canvas.line((data, 98), (data, 155), colour=QUIET, width=3, arrow=True)
+    canvas.text(data - 12, 127, "copy 1, over PCIe", NORMAL, align="right", bold=True)
+    canvas.text(x + 14, 176, "CPU memory\nof the process", NORMAL, align="left")
+    canvas.box(data - 70, 156, 140, 40, "tensor", NORMAL, **copied)
+    canvas.line((data, 196), (data, 235), colour=QUIET, width=3, arrow=True)
+    canvas.text(data - 12, 216, "copy 2, by the CPU", NORMAL, align="right", bold=True)
+    canvas.text(x + 14, 256, "socket buffer\nof the kernel", NORMAL, align="left")
+    canvas.box(data - 70, 236, 140, 40, "tensor", NORMAL, **copied)
+    canvas.line((data, 276), (data, 305), colour=QUIET, width=3, arrow=True)
+    canvas.text(x + 14, 321, "TCP: packets", NORMAL, align="left")
+    for packet in range(3):
+        canvas.box(data - 70 + packet * 48, 306, 44, 30, **copied)
+    canvas.line((data, 336), (data, 385), colour=QUIET, width=3, arrow=True)

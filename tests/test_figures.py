@@ -31,7 +31,7 @@ from ring import Pieces, ring_all_reduce
 CONTRACT = (
     "gpu-node-overview pcie-node bandwidth-ladder ranks broadcast scatter gather reduce all-gather reduce-scatter "
     "all-reduce ring-all-reduce all-to-all data-parallelism tensor-parallelism pipeline-parallelism pipeline-schedule "
-    "pipeline-1f1b"
+    "pipeline-1f1b rank-to-wire"
 ).split()
 
 # The lecture's table of the operations for four ranks, written out; None where a rank has nothing.
@@ -223,6 +223,17 @@ def test_figures_of_bandwidths_say_what_they_count(name: str, canvases: dict[str
     assert "each way" not in words
     assert "nominal" in words, "an HGX B200 has less than 8 TB/s"
     assert "H100" in words, "L1's bandwidth is another GPU's"
+
+
+def test_wire_figure_marks_the_copies_and_shows_none_with_rdma(canvases: dict[str, Canvas]) -> None:
+    canvas = canvases["rank-to-wire"]
+    tensors = [(label.get_position()[0], box) for label, box in canvas.labels if label.get_text() == "tensor"]
+    copies = [x for x, box in tensors if to_hex(box.get_facecolor()).upper() != RANKS[0]]
+    originals = [x for x, box in tensors if to_hex(box.get_facecolor()).upper() == RANKS[0]]
+    assert [x < canvas.width / 2 for x in originals] == [True, False]
+    assert [x < canvas.width / 2 for x in copies] == [True, True], "both copies are without RDMA"
+    words = [label.get_text() for label, _ in canvas.labels]
+    assert [word.split(",")[0] for word in words if word.startswith("copy")] == ["copy 1", "copy 2"]
 
 
 def framed_numbers(canvas: Canvas) -> list[int]:
