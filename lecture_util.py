@@ -1,15 +1,19 @@
-"""What the lecture's narration and its command line need besides edtrace."""
+"""What the lecture's narration, its trace and its command line need besides edtrace."""
 
 import argparse
+import inspect
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from types import CodeType
+from typing import NoReturn, TypeVar
 
 import edtrace
 import torch.multiprocessing as mp
 
-from gpu_util import DemoCannotRun, killed_ranks, launched, notify, requested
+from gpu_util import launched
+from spawn_util import DemoCannotRun, killed_ranks, notify, requested
 
 LECTURE_DIR = Path(__file__).resolve().parent
 
@@ -38,6 +42,27 @@ def image(path: str, width: int) -> None:
     if not file.is_file():
         raise FileNotFoundError(f"No picture {path} in {LECTURE_DIR}: `python images/draw.py` draws all of them")
     edtrace.image(path if Path.cwd() == LECTURE_DIR else str(file), width=width)
+
+
+Definition = TypeVar("Definition", bound=Callable)
+
+
+def untraced(definition: Definition) -> Definition:
+    """Decorator: the trace passes over the lines of this function or class, and into the functions that they call.
+
+    edtrace follows the code of the lecture by the name of its file, so this code gets another name of the same file.
+    """
+    functions = vars(definition).values() if inspect.isclass(definition) else [definition]
+    for function in filter(inspect.isfunction, functions):
+        function.__code__ = _under_another_name(function.__code__)
+    return definition
+
+
+def _under_another_name(code: CodeType) -> CodeType:
+    """The code, and all code inside it, from `./file` instead of `file`."""
+    file = Path(code.co_filename)
+    inside = tuple(_under_another_name(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=f"{file.parent}{os.sep}.{os.sep}{file.name}", co_consts=inside)
 
 
 def run(main: Callable[[], None]) -> None:

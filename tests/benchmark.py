@@ -22,8 +22,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import gpu_util
 import lecture_07
+import spawn_util
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LECTURE = [sys.executable, "lecture_07.py"]
@@ -104,7 +104,7 @@ def all_reduce_by_size(rank: int, world_size: int) -> None:
             print(f"2^{exponent} float32 per rank: {bandwidths[exponent]:.3f} GB/s")
     if rank == 0:
         enough = min(exponent for exponent in bandwidths if bandwidths[exponent] >= 0.8 * bandwidths[24])
-        print(f"smallest within 20 % of 2^24: 2^{enough}; the lecture takes {gpu_util.CPU_NUM_ELEMENTS} elements")
+        print(f"smallest within 20 % of 2^24: 2^{enough}; the lecture takes {spawn_util.CPU_NUM_ELEMENTS} elements")
     lecture_07.cleanup()
 
 

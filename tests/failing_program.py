@@ -11,8 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 import torch.distributed as dist
 
-from gpu_util import spawn
-from lecture_07 import cleanup, setup
+from lecture_07 import cleanup, setup, spawn
 from lecture_util import run
 
 FAILURES = {

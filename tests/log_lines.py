@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from collectives import COLLECTIVES
 
-TENSOR = r"tensor\(\[(?P<{}>[ \d,]+)\](?:, device='cuda:\d+')?\)"
+TENSOR = r"tensor\(\[(?P<{}>[ \d,.]+)\](?:, device='cuda:\d+')?\)"
 SUMMARY = r"\d+x\d+\[-?\d+\.\d+(?:e-\d+)?\.\.\.\]"
 DURATION = r"\d+\.\d\d(?:us|ms|s)"
 BEFORE_AND_AFTER = {
@@ -115,6 +115,8 @@ def check_collective(line: Line, world_size: int) -> None:
     assert numbers(line.fields["output"]) == (list(outputs[line.rank]) if after else [0] * room)
 
 
-def numbers(tensor: str) -> list[int]:
-    """The elements of a printed tensor."""
-    return [int(number) for number in tensor.split(",")]
+def numbers(tensor: str) -> list[float]:
+    """The elements of a printed tensor of floats. Raises ValueError if one is written as an integer."""
+    if not all("." in number for number in tensor.split(",")):
+        raise ValueError(f"integers instead of floats: {tensor}")
+    return [float(number) for number in tensor.split(",")]

@@ -251,7 +251,7 @@ def run_program(
             patches.enter_context(patch.object(owner, function_name, recorder(function_name, function), create=True))
         stopwatch = type("Clock", (), {"perf_counter": staticmethod(recorder("perf_counter", clock.perf_counter))})
         patches.enter_context(patch.object(lecture_07, "time", stopwatch))
-        patches.enter_context(patch.object(lecture_07, "rank_device", own_device))
+        patches.enter_context(patch.object(lecture_07, "cuda_if_available", own_device))
         patches.enter_context(lines_of(program, run.lines))
         program(rank, world_size, *args)
     return run

@@ -11,6 +11,7 @@ from ranks import QUICK, HandClock, ProgramRun, RankPool, run_alone
 NUM_ELEMENTS = 24
 COLLECTIVE = {"all_reduce": "all_reduce", "reduce_scatter": "reduce_scatter_single"}
 """Each benchmark, and the collective that it measures."""
+NUM_WARM_UPS, NUM_CALLS = 2, 5
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 benchmarks = pytest.mark.parametrize("benchmark", COLLECTIVE)
@@ -43,8 +44,8 @@ def printed(run: ProgramRun, benchmark: str, rank: int, world_size: int) -> tupl
 
 
 def run_with_transfer_of(seconds: float, benchmark: str, rank: int, world_size: int) -> ProgramRun:
-    """Run the benchmark where the timed transfer takes exactly so long, and everything else takes no time."""
-    delays = {(rank, COLLECTIVE[benchmark], 1): seconds}
+    """Run the benchmark where each timed transfer takes exactly so long, and everything else takes no time."""
+    delays = {(rank, COLLECTIVE[benchmark], NUM_WARM_UPS + call): seconds for call in range(NUM_CALLS)}
     return run_alone(rank, world_size, benchmark, NUM_ELEMENTS, delays=delays, clock=HandClock())
 
 
@@ -78,10 +79,10 @@ def test_on_real_ranks_the_bandwidth_follows_from_the_printed_duration(
 
 
 @benchmarks
-def test_a_transfer_is_done_once_to_warm_up_and_once_between_two_readings_of_the_clock(benchmark: str) -> None:
+def test_transfers_are_done_to_warm_up_and_then_between_two_readings_of_the_clock(benchmark: str) -> None:
     run = run_with_transfer_of(1, benchmark, 3, 4)
     transfer, wait = COLLECTIVE[benchmark], ["synchronize", "barrier"]
-    order = [transfer, *wait, "perf_counter", transfer, *wait, "perf_counter"]
+    order = [*[transfer] * NUM_WARM_UPS, *wait, "perf_counter", *[transfer] * NUM_CALLS, *wait, "perf_counter"]
     assert [event.name for event in run.events] == ["setup", *order, "print", "print", "cleanup"]
     assert run.events[0].args == (3, 4)
 
@@ -100,7 +101,7 @@ def test_the_buffers_are_as_large_as_stated(benchmark: str, pool: RankPool) -> N
 @benchmarks
 def test_the_timed_transfer_is_done_on_real_numbers(benchmark: str, pool: RankPool) -> None:
     runs = pool.run_program(benchmark, 4, NUM_ELEMENTS)
-    for index in range(2):
+    for index in range(NUM_WARM_UPS + NUM_CALLS):
         before = [run.calls(COLLECTIVE[benchmark])[index].args[-1] for run in runs]
         after = [run.calls(COLLECTIVE[benchmark])[index].args_after[0] for run in runs]
         total = torch.stack(before).double().sum(dim=0)
@@ -117,14 +118,14 @@ LATE = 0.3
 @pytest.mark.parametrize("late", ["the transfer", "synchronize"])
 def test_every_rank_counts_what_any_rank_waits_for(benchmark: str, late: str, pool: RankPool) -> None:
     """The first: rank 1 is slow to finish its transfer. The second: its GPU is not done when the call returns."""
-    function = COLLECTIVE[benchmark] if late == "the transfer" else late
-    runs = pool.run_program(benchmark, 4, NUM_ELEMENTS, delays={(1, function, 1): LATE})
+    function, timed = (COLLECTIVE[benchmark], NUM_WARM_UPS) if late == "the transfer" else (late, 1)
+    runs = pool.run_program(benchmark, 4, NUM_ELEMENTS, delays={(1, function, timed): LATE})
     for rank, run in enumerate(runs):
         duration, rounding, _ = printed(run, benchmark, rank, 4)
         # Less than LATE can only be what a rank needs to leave the barrier after rank 1 did.
         later = run.calls("perf_counter")[0].end - _start(runs[1])
-        assert duration + rounding >= LATE - max(0, later)
-        assert max(each.calls(function)[1].end for each in runs) <= run.calls("perf_counter")[1].start
+        assert NUM_CALLS * (duration + rounding) >= LATE - max(0, later)
+        assert max(each.calls(function)[timed].end for each in runs) <= run.calls("perf_counter")[1].start
 
 
 @benchmarks

@@ -45,7 +45,9 @@ def literal(node: ast.expr) -> np.ndarray | None:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     assert isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.tensor", ast.unparse(node)
-    return np.array(ast.literal_eval(node.args[0]))
+    elements = ast.literal_eval(node.args[0])
+    assert all(type(element) is float for element in elements), "all tensors are float32"
+    return np.array(elements, dtype=np.float32)
 
 
 def written_blocks(name: str) -> tuple[Buffers, Buffers]:
@@ -81,8 +83,9 @@ def test_written_outputs_follow_from_the_written_inputs(name: str) -> None:
 def run_collective(rank: int, world_size: int, name: str, inputs: Buffers) -> np.ndarray | None:
     """Execute a collective through torch.distributed; what this rank has then."""
     length = max(len(buffer) for buffer in inputs if buffer is not None)
-    mine = torch.zeros(length, dtype=torch.int64) if inputs[rank] is None else torch.tensor(inputs[rank])
-    piece, whole = torch.zeros(length // world_size, dtype=torch.int64), torch.zeros(length * world_size).long()
+    dtype = next(torch.from_numpy(buffer).dtype for buffer in inputs if buffer is not None)
+    mine = torch.zeros(length, dtype=dtype) if inputs[rank] is None else torch.tensor(inputs[rank])
+    piece, whole = torch.zeros(length // world_size, dtype=dtype), torch.zeros(length * world_size, dtype=dtype)
     root = rank == 0
     match name:
         case "broadcast":
@@ -163,9 +166,11 @@ def demo(request: pytest.FixtureRequest, pool: RankPool) -> list[ProgramRun]:
     return pool.run_program("collective_operations_main", request.param)
 
 
-def numbers(printed: str) -> list[list[int]]:
-    """The tensors in a printed line."""
-    return [[int(number) for number in found.split(",")] for found in re.findall(r"tensor\(\[(.+?)\]\)", printed)]
+def numbers(printed: str) -> list[list[float]]:
+    """The tensors of floats in a printed line, written as torch writes them: 6. or 10.5, never 6."""
+    found = [each.split(",") for each in re.findall(r"tensor\(\[(.+?)\]\)", printed)]
+    assert all("." in number for tensor in found for number in tensor), printed
+    return [[float(number) for number in tensor] for tensor in found]
 
 
 def test_demo_prints_what_each_collective_makes_of_the_tensors_of_all_ranks(demo: list[ProgramRun]) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import gpu_util
+import spawn_util
 from gpu_util import RunPlan, cuda_if_available, plan_run
 
 FOUR_RANKS = [("gloo", 4)] * 2 + [("nccl", 2)] * 2 + [("nccl", 4)] * 6
@@ -52,7 +52,7 @@ def test_a_benchmark_moves_much_on_gpus_and_little_on_cpus(
     monkeypatch: pytest.MonkeyPatch, num_gpus: int, expected: int
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
-    assert gpu_util.benchmark_num_elements(world_size=4) == expected
+    assert spawn_util.benchmark_num_elements(world_size=4) == expected
 
 
 @pytest.mark.parametrize(("num_gpus", "device"), [(0, "cpu"), (1, "cpu"), (2, "cuda:1"), (4, "cuda:1")])
@@ -70,4 +70,4 @@ def test_a_launched_rank_takes_the_gpu_of_its_local_rank(
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
-    assert gpu_util.rank_device(5) == torch.device(device)
+    assert cuda_if_available(5) == torch.device(device)

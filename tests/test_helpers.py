@@ -19,6 +19,7 @@ from ranks import QUICK, RankPool
 
 import gpu_util
 import lecture_07
+import rank_util
 
 
 @settings(QUICK, max_examples=50)
@@ -89,13 +90,13 @@ def test_weights_are_those_of_seed_0_scaled_by_the_number_of_outputs(shape: tupl
     for _ in range(2):
         weight = lecture_07.get_init_params(*shape, rank)
         assert isinstance(weight, torch.nn.Parameter) and weight.requires_grad and weight.is_leaf
-        assert weight.dtype == torch.float32 and weight.device == gpu_util.rank_device(rank)
+        assert weight.dtype == torch.float32 and weight.device == gpu_util.cuda_if_available(rank)
         torch.testing.assert_close(weight.detach().cpu(), numbers * shape[1] ** -0.5)
 
 
 def test_weights_lie_on_the_device_of_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = {3: torch.device("meta")}
-    monkeypatch.setattr(lecture_07, "rank_device", devices.__getitem__)
+    monkeypatch.setattr(lecture_07, "cuda_if_available", devices.__getitem__)
     assert lecture_07.get_init_params(2, 2, 3).device.type == "meta"
 
 
@@ -111,16 +112,26 @@ def test_sample_data_is_normal_and_the_same_on_every_call() -> None:
     assert np.abs(correlations).max() < 0.2, "rows are independent"
 
 
-def join_and_leave(rank: int, world_size: int, seconds_late: float) -> dict:
-    """`setup` and `cleanup` as the lecture calls them, in the group that is there; the last rank leaves late."""
+@pytest.mark.parametrize(
+    ("device", "backend", "gpu"), [("cpu", "gloo", None), ("cuda:3", "nccl", torch.device("cuda:3"))]
+)
+def test_setup_joins_with_nccl_where_the_rank_has_a_gpu_and_else_with_gloo(
+    monkeypatch: pytest.MonkeyPatch, device: str, backend: str, gpu: torch.device | None
+) -> None:
+    join, meet = Mock(), Mock(return_value="the store")
+    monkeypatch.setattr(dist, "init_process_group", join)
+    monkeypatch.setattr(lecture_07, "join_store", meet)
+    monkeypatch.setattr(lecture_07, "cuda_if_available", {3: torch.device(device)}.__getitem__)
+    lecture_07.setup(3, 4)
+    meet.assert_called_once_with(3, 4)
+    join.assert_called_once_with(
+        backend, store="the store", rank=3, world_size=4, timeout=rank_util.RANK_TIMEOUT, device_id=gpu
+    )
+
+
+def leave(rank: int, world_size: int, seconds_late: float) -> dict:
+    """`cleanup` as the lecture calls it, in the group that is there; the last rank leaves late."""
     noted = {}
-    options = {"backend": "gloo", "rank": rank, "world_size": world_size}
-    with (
-        patch.object(dist, "init_process_group") as join,
-        patch.object(lecture_07, "prepare_rank", return_value=options) as prepare,
-    ):
-        lecture_07.setup(rank, world_size)
-    noted["prepared"], noted["joined"] = prepare.call_args.args, join.call_args.kwargs
     if rank == world_size - 1:
         time.sleep(seconds_late)
     noted["wants to leave"] = time.monotonic()
@@ -134,10 +145,8 @@ def join_and_leave(rank: int, world_size: int, seconds_late: float) -> dict:
     return noted
 
 
-def test_setup_joins_as_prepared_and_cleanup_leaves_with_the_last_rank(pool: RankPool) -> None:
-    ranks = pool.run(join_and_leave, 4, seconds_late=0.3)
-    for rank, noted in enumerate(ranks):
-        assert noted["prepared"] == (rank, 4)
-        assert noted["joined"] == {"backend": "gloo", "rank": rank, "world_size": 4}
+def test_cleanup_leaves_with_the_last_rank(pool: RankPool) -> None:
+    ranks = pool.run(leave, 4, seconds_late=0.3)
+    for noted in ranks:
         assert noted["order"] == ["destroy", "report"]
         assert noted["left"] >= max(each["wants to leave"] for each in ranks), "nobody leaves before all are done"

@@ -145,7 +145,7 @@ class TestCollectiveOperations:
     def test_reduce_scatter_and_all_gather_make_an_all_reduce(self, recording: Recording) -> None:
         for notes in call_of(recording, "collective_operations_main").ranks:
             last = notes.values_after(len(notes.steps))
-            assert last["output"]["values"] == last["data"]["values"] == [6, 10, 14, 18]
+            assert last["output"]["values"] == last["data"]["values"] == [6.0, 10.0, 14.0, 18.0]
 
 
 class TestDataParallelism:
@@ -193,7 +193,7 @@ class TestTensorParallelism:
         self, recording: Recording, data: torch.Tensor
     ) -> None:
         shard = lecture_07.get_init_params(data.size(1), data.size(1) // 4, rank=0).detach()
-        dense = torch.cat([shard] * 4, dim=1)
+        dense = torch.cat([shard.roll(rank, dims=1) for rank in range(4)], dim=1)
         call = call_of(recording, "tensor_parallelism_main")
         for notes in call.ranks:
             x = data
@@ -217,7 +217,7 @@ class TestPipelineParallelism:
         call = call_of(recording, "pipeline_parallelism_main")
         num_local = NUM_LAYERS // call.world_size
         for rank, notes in enumerate(call.ranks):
-            outputs = list(values_after(notes, "x = F.gelu(x)", program(call)))[num_local - 1 :: num_local]
+            outputs = list(values_after(notes, "x = F.gelu(x @ param)", program(call)))[num_local - 1 :: num_local]
             assert len(outputs) == 4
             for values, x in zip(outputs, data.chunk(4), strict=True):
                 for _ in range(num_local * (rank + 1)):

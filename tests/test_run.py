@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, subproc
     hostname that does not resolve.
     """
     checkout = tmp_path_factory.mktemp("checkout")
-    for name in ("lecture_07.py", "gpu_util.py", "lecture_util.py"):
+    for name in ("lecture_07.py", "gpu_util.py", "lecture_util.py", "rank_util.py", "spawn_util.py"):
         shutil.copy(REPOSITORY / name, checkout)
     shutil.copytree(REPOSITORY / "images", checkout / "images")
     for path in [*checkout.rglob("*"), checkout]:
@@ -101,6 +101,6 @@ def test_a_log_with_a_torn_line_or_a_wrong_value_is_noticed() -> None:
     with pytest.raises(ValueError, match="Not a line"):
         check_log(log.replace("]: tensor", "]: Rank 1 [after", 1), AS_THE_LECTURE_SAYS)
     with pytest.raises(AssertionError):
-        check_log(log.replace("[ 6, 10, 14, 18]", "[ 6, 10, 14, 19]", 1), AS_THE_LECTURE_SAYS)
+        check_log(log.replace("[ 6., 10., 14., 18.]", "[ 6., 10., 14., 19.]", 1), AS_THE_LECTURE_SAYS)
     with pytest.raises(AssertionError):
         check_log(log.split("\n", 1)[1], AS_THE_LECTURE_SAYS)

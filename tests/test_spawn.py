@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import gpu_util
 import lecture_07
+import rank_util
+import spawn_util
 from lecture_07 import DisableDistributed, spawn
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -84,7 +85,7 @@ def test_with_fewer_gpus_it_starts_as_many_ranks_as_planned(
     monkeypatch.setattr(sys, "gettrace", lambda: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(mp, "spawn", lambda *args, **kwargs: calls.append((kwargs["args"][0], kwargs["nprocs"])))
-    gpu_util.notify.cache_clear()
+    spawn_util.notify.cache_clear()
     spawn(lecture_07.all_reduce, 4, num_elements=8)
     spawn(lecture_07.all_reduce, 4, num_elements=8)
     assert calls == [(2, 2), (2, 2)]
@@ -101,7 +102,7 @@ def test_the_environment_is_afterwards_what_it_was(monkeypatch: pytest.MonkeyPat
     spawn(lecture_07.all_reduce, 2, num_elements=8)
     assert dict(os.environ) == before
     assert seen["CUDA_VISIBLE_DEVICES"] == "", "with gloo, every rank computes on the CPU"
-    assert int(seen[gpu_util.STORE_PORT]) > 0
+    assert int(seen[rank_util.STORE_PORT]) > 0
 
 
 def test_traced_it_runs_rank_0_here_and_communicates_nothing() -> None:

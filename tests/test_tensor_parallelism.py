@@ -1,5 +1,6 @@
 """Tensor parallelism on real ranks computes what the dense network does whose weights are the shards side by side."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,6 +15,15 @@ WORLD_SIZES = [1, 2, 4]
 def gathered_by_layer(run: ProgramRun) -> list[torch.Tensor]:
     """The activations that a rank gathers after each layer."""
     return [torch.cat(event.args_after[0], dim=1) for event in run.calls("all_gather")]
+
+
+def given_shards(dense: torch.Tensor, world_size: int) -> list[list[torch.Tensor]]:
+    """What `get_init_params` must return, by rank and layer, for the demo to compute with `dense`.
+
+    Rank r rotates its columns by r, so they are given rotated back.
+    """
+    slices = np.split(dense.numpy(), world_size, axis=2)
+    return [[torch.from_numpy(np.roll(layer, -rank, axis=1)) for layer in mine] for rank, mine in enumerate(slices)]
 
 
 def assert_equals_dense(runs: list[ProgramRun], dense: list[torch.Tensor], tolerance: float) -> None:
@@ -38,7 +48,7 @@ def test_activations_of_each_layer_equal_the_dense_networks(
     num_dim = world_size * local_num_dim
     data = random_data(seed, batch_size, num_dim)
     dense = random_weights(seed + 1, num_layers, num_dim, num_dim)
-    shards = [list(shard) for shard in dense.tensor_split(world_size, dim=2)]  # by rank, then by layer
+    shards = given_shards(dense, world_size)
     runs = pool.run_program("tensor_parallelism_main", world_size, data, num_layers, weights=shards)
     assert_equals_dense(runs, activations(data, dense), tolerance=1e-12)  # float64
 
@@ -48,8 +58,9 @@ def test_with_the_lectures_own_float32_parameters_too(world_size: int, pool: Ran
     data = random_data(3, 8, 12).float()
     dense = []
     for _ in range(4):
-        shard = [lecture_07.get_init_params(12, 12 // world_size, rank).detach() for rank in range(world_size)]
-        dense.append(torch.cat(shard, dim=1).double())
+        shard = lecture_07.get_init_params(12, 12 // world_size, 0).detach().numpy()  # which all ranks start from
+        rotated = [np.roll(shard, rank, axis=1) for rank in range(world_size)]
+        dense.append(torch.from_numpy(np.concatenate(rotated, axis=1)).double())
     runs = pool.run_program("tensor_parallelism_main", world_size, data, 4)
     expected = activations(data.double(), dense)
     # A sum of 12 products in float32 is off by at most 12 · 6e-8 of the sum of their sizes, in each of 4 layers.
@@ -60,7 +71,7 @@ def test_with_the_lectures_own_float32_parameters_too(world_size: int, pool: Ran
 @pytest.fixture(scope="module")
 def four(pool: RankPool) -> list[ProgramRun]:
     """Three layers on four ranks: a batch of 5, 8 wide, 2 columns a rank."""
-    shards = [list(shard) for shard in random_weights(4, 3, 8, 8).tensor_split(4, dim=2)]
+    shards = given_shards(random_weights(4, 3, 8, 8), 4)
     return pool.run_program("tensor_parallelism_main", 4, random_data(5, 5, 8), 3, weights=shards)
 
 
@@ -99,3 +110,10 @@ def test_every_rank_prints_the_final_activations(four: list[ProgramRun]) -> None
 def test_a_width_that_does_not_divide_among_the_ranks_is_refused(pool: RankPool) -> None:
     with pytest.raises(RankError, match=r"AssertionError: \D*6\D+4\b"):
         pool.run_program("tensor_parallelism_main", 4, random_data(0, 2, 6), 1)
+
+
+def test_no_two_ranks_gather_equal_slices_of_the_lectures_own_parameters(pool: RankPool) -> None:
+    for run in pool.run_program("tensor_parallelism_main", 4, random_data(3, 8, 12).float(), 2):
+        for event in run.calls("all_gather"):
+            slices = event.args_after[0]
+            assert not any(torch.equal(slices[a], slices[b]) for a in range(4) for b in range(a))

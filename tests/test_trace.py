@@ -104,10 +104,11 @@ def contents(value: object) -> Iterator[object]:
         yield value
 
 
-def test_it_inspects_no_float(trace: dict) -> None:
+def test_every_inspected_float_is_a_whole_number(trace: dict) -> None:
     values = [item for step in trace["steps"] for value in step["env"].values() for item in contents(value)]
-    assert len(values) > 200
-    assert not [value for value in values if isinstance(value, float)], "floats differ from processor to processor"
+    floats = [value for value in values if isinstance(value, float)]
+    assert len(floats) > 100
+    assert all(value.is_integer() for value in floats), "others differ from processor to processor"
 
 
 def test_no_inspected_value_passes_for_the_result_of_a_collective(trace: dict) -> None:

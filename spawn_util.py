@@ -1,0 +1,250 @@
+"""In the process that starts the ranks: what was asked for, what is said, and how the ranks are watched and ended."""
+
+import importlib
+import inspect
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from gpu_util import RunPlan, cuda_if_available, launched, plan_run
+from rank_util import (
+    FAILURE_DELAY,
+    LAUNCH_TIMEOUT,
+    RANK_TIMEOUT,
+    STORE_PORT,
+    USE_LIBUV,
+    demo_store,
+    loopback,
+    report_rank_done,
+    start_next_demo,
+)
+
+GPU_NUM_ELEMENTS = 100 * 1024**2
+CPU_NUM_ELEMENTS = 2**22
+"""The smallest power of two whose all-reduce bus bandwidth is within 20 % of that at 2^24 elements (gloo, 4 ranks on
+2 cores; `python tests/benchmark.py sizes` measures it again): larger transfers take longer and say the same."""
+
+
+# What was asked for, and what is said
+
+
+@dataclass
+class Request:
+    """What the command line asked for, see `lecture_util.run`."""
+
+    world_size: int | None = None
+    """Run every demo on this many ranks, where its sizes allow it."""
+
+    sections: tuple[str, ...] = ()
+    """Run these sections only. A demo of theirs that cannot run is an error then, and not a notice."""
+
+
+requested = Request()
+
+
+class DemoCannotRun(Exception):
+    """The sizes of a demo that was asked for do not divide among the ranks."""
+
+
+@cache
+def notify(message: str | None) -> None:
+    """Say `message`, if there is one, on stderr, once in a run: under a launcher, rank 0 says it."""
+    launch = launched()
+    if message and sys.stderr and (launch is None or launch.rank == 0):
+        print(message, file=sys.stderr, flush=True)
+
+
+def _why_sizes_do_not_divide(failure: str) -> str | None:
+    """What `int_divide` says, if `failure` is a traceback that ends there, else None."""
+    match = re.search(r"in int_divide\n(?:.*\n)+?AssertionError: (.*)", failure)
+    return match and match[1]
+
+
+def _leave_out(func: Callable[..., None], world_size: int, reason: str) -> None:
+    """Say that this demo is left out. Raises DemoCannotRun instead if the user asked for its section."""
+    message = f"{func.__name__} cannot run on {world_size} ranks: {reason}"
+    if requested.sections:
+        raise DemoCannotRun(message)
+    notify(message)
+
+
+def plan_demo(world_size: int) -> RunPlan:
+    """How a demo that the lecture runs on `world_size` ranks runs here."""
+    return plan_run(requested.world_size or world_size, torch.cuda.device_count())
+
+
+def benchmark_num_elements(world_size: int) -> int:
+    """How many float32 elements each of `world_size` ranks gives to a benchmark: few on CPUs, see CPU_NUM_ELEMENTS."""
+    if sys.gettrace() is not None:  # nothing is measured then, and the trace is the same on every machine
+        return CPU_NUM_ELEMENTS
+    if launch := launched():
+        on_gpus = cuda_if_available(launch.rank).type == "cuda"
+    else:
+        on_gpus = plan_demo(world_size).backend == "nccl"
+    return GPU_NUM_ELEMENTS if on_gpus else CPU_NUM_ELEMENTS
+
+
+# Rank 0 alone, traced
+
+
+def import_untraced(module: str) -> None:
+    """Import a module at full speed, under a tracer too."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        importlib.import_module(module)
+    finally:
+        sys.settrace(tracer)
+
+
+def say_that_only_rank_0_runs() -> None:
+    """Under a tracer, say that this is no real run, unless the tracer is edtrace, whose page says it by itself."""
+    code = getattr(sys.gettrace(), "__code__", None)
+    if code is None or not code.co_filename.replace("\\", "/").endswith("edtrace/execute.py"):
+        notify("Traced: only rank 0 runs, in this process, and nothing is communicated. This is not a real run.")
+
+
+# A rank that a launcher has started
+
+
+def run_launched_rank(func: Callable[..., None], world_size: int, args: tuple) -> None:
+    """Run `func` on the first `world_size` launched ranks, or on all if there are fewer; the others wait.
+
+    A benchmark, which is a program that takes `num_elements`, always runs on all of them: it measures their links.
+    """
+    launch = launched()
+    if "num_elements" in inspect.signature(func).parameters:
+        world_size = launch.world_size
+    world_size = min(world_size, launch.world_size)
+    if cuda_if_available(launch.rank).type == "cpu":
+        notify("Running on CPU with gloo: bandwidths are those of the machines' memory and network, not of GPU links.")
+    start_next_demo()
+    if launch.rank < world_size:
+        try:
+            func(launch.rank, world_size, *args)
+        except AssertionError:
+            reason = _why_sizes_do_not_divide(traceback.format_exc())
+            if reason is None:
+                raise
+            dist.barrier()  # every rank has come this far, and none leaves before the others have
+            dist.destroy_process_group()
+            report_rank_done()
+            _leave_out(func, world_size, reason)
+    # All ranks begin the next demo together, so that none of them waits in it while others are still in this one.
+    store = demo_store()
+    if store.add("num_done", 1) == launch.world_size:
+        store.set("all_done", "")
+    store.wait(["all_done"], LAUNCH_TIMEOUT)
+
+
+# Ranks that this process starts
+
+
+@contextmanager
+def watched_ranks(func: Callable[..., None], world_size: int) -> Iterator[int]:
+    """Inside it, the ranks of `func` find each other; at its end none is left, whatever ends it.
+
+    Yields how many to start: with too few GPUs for `world_size`, fewer. Passes on what
+    `torch.multiprocessing.spawn` raises when a rank fails, except where only the requested world size does not fit.
+    """
+    plan = plan_demo(world_size)
+    if not requested.sections:  # else wait whether it can run: if not, that is all there is to say
+        notify(plan.notice)
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # else it tells how it ends each rank
+    try:
+        with _rendezvous(plan), _no_process_left():
+            yield plan.world_size
+        notify(plan.notice)
+    except mp.ProcessRaisedException as failure:
+        reason = _why_sizes_do_not_divide(str(failure))
+        if requested.world_size is None or reason is None:
+            raise
+        _leave_out(func, plan.world_size, reason)
+
+
+@contextmanager
+def _rendezvous(plan: RunPlan) -> Iterator[None]:
+    """Hold the store in which the ranks find each other, and tell them by their environment where it is.
+
+    The kernel picks a free port and this process listens on it all the time, so two runs never want the same one.
+    """
+    store = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=RANK_TIMEOUT, use_libuv=USE_LIBUV
+    )
+    variables = {STORE_PORT: str(store.port)}
+    if plan.backend == "gloo":
+        variables["CUDA_VISIBLE_DEVICES"] = ""  # every rank computes on the CPU, also where there is a GPU
+        if interface := loopback():
+            variables["GLOO_SOCKET_IFNAME"] = interface
+    former = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    finished = threading.Event()
+    watcher = threading.Thread(target=_end_ranks_that_hang, args=(store, plan.world_size, finished), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        watcher.join()
+        for name, value in former.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _no_process_left() -> Iterator[None]:
+    """Whatever ends the block, also Ctrl-C: kill the processes that it started and did not end."""
+    before = set(multiprocessing.active_children())
+    try:
+        yield
+    finally:
+        for process in set(multiprocessing.active_children()) - before:
+            process.kill()
+            process.join()
+
+
+killed_ranks: set[int] = set()
+"""The ranks that this process had to kill, as they did not end by themselves."""
+
+
+def _end_ranks_that_hang(store: dist.TCPStore, world_size: int, finished: threading.Event) -> None:
+    """Kill ranks that are still there a while after one has failed, or after all are done.
+
+    torch.multiprocessing.spawn waits for the latter for ever, and 30 s for one that does not react to SIGTERM.
+    """
+    while not finished.wait(0.2):
+        if store.add("num_failed", 0):
+            grace_period = FAILURE_DELAY + 3
+        elif store.add("num_done", 0) == world_size:
+            grace_period = RANK_TIMEOUT.total_seconds()
+        else:
+            continue
+        if not finished.wait(grace_period):
+            for rank in range(world_size):
+                if store.check([f"pid/{rank}"]):
+                    _kill(int(store.get(f"pid/{rank}")))
+                    killed_ranks.add(rank)
+        return
+
+
+def _kill(pid: int) -> None:
+    """End a process at once, if it has not ended by itself."""
+    try:
+        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows, SIGTERM ends it as surely
+    except OSError:
+        pass
