@@ -242,8 +242,8 @@ BENCHMARKS = [
         ("# Warm up\n    dist.reduce_scatter_single(output, input, op=dist.ReduceOp.SUM)", "# Warm up"),
         ("    torch.cuda.synchronize()\n    dist.barrier()\n\n", "    dist.barrier()\n\n"),
         (
-            "        dist.reduce_scatter_single(output, input, op=dist.ReduceOp.SUM)",
-            "        dist.reduce_scatter_single(output, input, op=dist.ReduceOp.MAX)",
+            "SUM)\n    dist.reduce_scatter_single(output, input, op=dist.ReduceOp.SUM)",
+            "SUM)\n    dist.reduce_scatter_single(output, input, op=dist.ReduceOp.MAX)",
         ),
         ("    dist.barrier()\n\n", "\n"),
         ("start_time = time.perf_counter()\n", "start_time = 0.0\n"),
