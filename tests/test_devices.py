@@ -1,8 +1,13 @@
 """A run is planned by the wanted world size and the number of GPUs."""
 
+import importlib.util
+from types import ModuleType
+
 import pytest
 import torch
+import torch.distributed as dist
 
+import gpu_util
 import spawn_util
 from gpu_util import RunPlan, cuda_if_available, plan_run
 
@@ -71,3 +76,41 @@ def test_a_launched_rank_takes_the_gpu_of_its_local_rank(
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
     assert cuda_if_available(5) == torch.device(device)
+
+
+def loaded_again() -> ModuleType:
+    """gpu_util as a program that imports it first gets it."""
+    spec = importlib.util.spec_from_file_location("gpu_util_loaded_again", gpu_util.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("version", ["2.7.1+cu128", "2.0.0", "1.13.1"])
+def test_a_torch_whose_gloo_does_not_average_is_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(ImportError, match=r"needs torch 2\.8 or newer.*pip install -r requirements.txt") as refusal:
+        loaded_again()
+    assert f"this is torch {version}:" in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("version", ["2.8.0", "2.10.0+cpu", "2.13.0a0+git1234567", "3.0.0"])
+def test_a_newer_torch_is_taken(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    loaded_again()
+
+
+def test_before_torch_2_13_the_single_tensor_collectives_go_by_their_former_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for new, former in [
+        ("reduce_scatter_single", "reduce_scatter_tensor"),
+        ("all_gather_single", "all_gather_into_tensor"),
+    ]:
+        monkeypatch.delattr(dist, new, raising=False)
+        monkeypatch.setattr(dist, former, f"what {former} does", raising=False)
+    loaded_again()
+    assert dist.reduce_scatter_single == "what reduce_scatter_tensor does"
+    assert dist.all_gather_single == "what all_gather_into_tensor does"
