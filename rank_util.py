@@ -137,7 +137,8 @@ def run_forked_rank(
     """Run `func` in a process like one that `mp.spawn` started: what is not the forkserver's own came with the call."""
     os.environ.clear()
     os.environ.update(environment)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     func(rank, *args)
 
 

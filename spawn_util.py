@@ -69,7 +69,7 @@ requested = Request()
 
 
 class DemoCannotRun(Exception):
-    """The sizes of a demo that was asked for do not divide among the ranks."""
+    """A demo that was asked for cannot run as asked for; the message says why."""
 
 
 @cache
@@ -283,12 +283,12 @@ def _start_method(plan: RunPlan) -> Iterator[None]:
     in milliseconds (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods). `mp.spawn` has
     no argument for that; `start_processes`, which it calls, has one.
     """
-    if not (_can_fork_ranks(plan) and _server_runs()):
+    if not can_fork_ranks(plan.backend):
         yield
         return
     module = sys.modules[
         mp.ProcessContext.__module__
-    ]  # the function `mp.spawn` hides its name, torch.multiprocessing.spawn
+    ]  # torch.multiprocessing.spawn, a name that the function has taken
     original = module.start_processes
     module.start_processes = partial(_start_forked, original)
     try:
@@ -297,36 +297,36 @@ def _start_method(plan: RunPlan) -> Iterator[None]:
         module.start_processes = original
 
 
-def _can_fork_ranks(plan: RunPlan) -> bool:
-    """Whether ranks can be forked, and nobody asked for another way."""
-    asked = os.environ.get(START_METHOD, "forkserver")
+def can_fork_ranks(backend: str) -> bool:
+    """Whether ranks with this backend can be forked from a server here, and nobody asked for another way."""
+    asked = os.environ.get(START_METHOD) or "forkserver"
     if asked not in ("forkserver", "spawn"):
         raise DemoCannotRun(f"{START_METHOD} is {asked!r}: set it to spawn, or unset it")
     return (
         asked == "forkserver"
-        and plan.backend == "gloo"  # a GPU is no use to a process forked from one that knows it
+        and backend == "gloo"  # CUDA is of no use in a process that is forked from one in which it is initialized
         and "forkserver" in multiprocessing.get_all_start_methods()  # which Windows has not
-        and sys.platform != "darwin"  # whose frameworks (Accelerate, Metal), which torch loads, may crash once forked
-        and not (hasattr(sys, "ps1") or sys.flags.interactive)  # a server would wait there, with modules of yesterday
+        and sys.platform != "darwin"  # Apple's frameworks, which torch computes with, may crash in a forked process
+        and not (hasattr(sys, "ps1") or sys.flags.interactive)  # a server would wait for hours, with yesterday's code
     )
 
 
-def _server_runs() -> bool:
-    """Start the forkserver if there is none, and say whether it forks. If not, say why on stderr."""
+def fork_server_runs(modules: list[str] = SERVER_MODULES) -> bool:
+    """Start a forkserver that imports these modules, if none runs, and say whether it forks; if not, why on stderr."""
     from multiprocessing import forkserver  # which Windows has not
 
-    multiprocessing.set_forkserver_preload(SERVER_MODULES)
     variables = {
-        "PYTHONPATH": os.pathsep.join(sys.path),  # before Python 3.13, the server knows no other way to our modules
-        "PYTHONSAFEPATH": "1",  # and not by chance to those of the current directory
-        "OPENBLAS_NUM_THREADS": "1",  # numpy's threads would start at import, and a fork copies none of them
+        "PYTHONPATH": os.pathsep.join(sys.path),  # older releases than Python 3.13 look for modules nowhere else,
+        "PYTHONSAFEPATH": "1",  # but first in the current directory
+        "OPENBLAS_NUM_THREADS": "1",  # else numpy starts threads at its import, and a fork copies none of them
     }
+    multiprocessing.set_forkserver_preload(modules)
     try:
         with _environment(variables), _interrupts_blocked():
             forkserver.ensure_running()
         _try_fork()
     except (OSError, EOFError) as error:
-        notify(f"Ranks start one by one, in seconds, as there is no forkserver: {type(error).__name__} {error}")
+        notify(f"Ranks start in seconds, as no forkserver does: {type(error).__name__} {error}".rstrip())
         return False
     return True
 
@@ -350,7 +350,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _start_forked(
-    start_processes: Callable[..., mp.ProcessContext],
+    start_processes: Callable[..., mp.ProcessContext | None],
     fn: Callable[..., None],
     args: tuple = (),
     nprocs: int = 1,
@@ -358,7 +358,9 @@ def _start_forked(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> mp.ProcessContext | None:
-    """Do as `start_processes`, with ranks forked from the server, which have what started ones would have."""
+    """`start_processes`, with ranks forked from the server, if there is one, that have what started ones would have."""
+    if not fork_server_runs():
+        return start_processes(fn, args, nprocs, join, daemon, start_method)
     streams = [SameFile(stream.fileno()) for stream in (sys.__stdout__, sys.__stderr__) if stream]
     args = (dict(os.environ), streams, fn, *args)
     context = start_processes(run_forked_rank, args, nprocs, join=False, daemon=daemon, start_method="forkserver")
@@ -370,7 +372,7 @@ def _start_forked(
     except mp.ProcessExitedException as failure:
         if all(process.exitcode == EXIT_CODE_UNKNOWN for process in context.processes):
             raise DemoCannotRun(
-                "the forkserver, from which the ranks came, was ended, and the ranks with it: is memory short? "
+                "the forkserver, from which the ranks came, was ended, and they with it: is memory short? "
                 f"{START_METHOD}=spawn does without it"
             ) from failure
         raise
