@@ -14,11 +14,12 @@ from lecture_util import run
 
 def tell(rank: int, world_size: int, name: str) -> None:
     """Print who started this rank, how many threads that process has, and what this one has of its environment."""
-    started_by, environment = psutil.Process(os.getppid()), dict(os.environ)
-    setup(rank, world_size)
+    started_by, variables = psutil.Process(os.getppid()), os.environ
     by_server = "multiprocessing.forkserver" in " ".join(started_by.cmdline())
-    variables = [environment.get(each) for each in (name, "CUDA_VISIBLE_DEVICES", "PYTHONSAFEPATH")]
-    print(rank, started_by.pid, by_server, started_by.num_threads(), *variables, Path.cwd(), "torch._dynamo" in sys.modules)
+    no_gpu = "no-gpu" if variables["CUDA_VISIBLE_DEVICES"] == "" else "gpus"
+    of_server = "PYTHONSAFEPATH" in variables
+    setup(rank, world_size)
+    print(rank, started_by.pid, by_server, started_by.num_threads(), variables[name], no_gpu, of_server, Path.cwd())
     cleanup()
 
 
