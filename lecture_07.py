@@ -535,6 +535,7 @@ def spawn(func: Callable[..., None], world_size: int, *args: Any, **kwargs: Any)
     elif launched():  # torchrun has started the ranks, and this process is one of them
         run_launched_rank(func, world_size, args)
     else:
+        # On CPUs, inside this block, mp.spawn forks the ranks from a process that has imported torch already.
         with watched_ranks(func, world_size) as world_size:  # fewer, where there are too few GPUs
             mp.spawn(func, args=(world_size, *args), nprocs=world_size, join=True)
 

@@ -8,9 +8,11 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -105,6 +107,39 @@ def _leave_after_failure() -> None:
         _spawn_store().add("num_failed", 1)
     time.sleep(FAILURE_DELAY)
     os._exit(1)
+
+
+# In a process that a forkserver forked
+
+
+class SameFile:
+    """A file descriptor. Given to a forked process, it is open there under the same number, for the same file."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple:
+        from multiprocessing.reduction import DupFd  # which Windows has not
+
+        return _open_same_file, (self.number, DupFd(self.number))
+
+
+def _open_same_file(number: int, duplicate: Any) -> SameFile:  # noqa: ANN401
+    received = duplicate.detach()
+    os.dup2(received, number)
+    os.close(received)
+    return SameFile(number)
+
+
+def run_forked_rank(
+    rank: int, environment: dict[str, str], files: list[SameFile], func: Callable[..., None], *args: object
+) -> None:
+    """Run `func` in a process like one that `mp.spawn` started: what is not the forkserver's own came with the call."""
+    os.environ.clear()
+    os.environ.update(environment)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    func(rank, *args)
 
 
 # The store: of the process that spawned the ranks, or of the launcher

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.distributed as dist
@@ -26,9 +26,11 @@ from rank_util import (
     RANK_TIMEOUT,
     STORE_PORT,
     USE_LIBUV,
+    SameFile,
     demo_store,
     loopback,
     report_rank_done,
+    run_forked_rank,
     start_next_demo,
 )
 
@@ -36,6 +38,17 @@ GPU_NUM_ELEMENTS = 100 * 1024**2
 CPU_NUM_ELEMENTS = 2**22
 """The smallest power of two whose all-reduce bus bandwidth is within 20 % of that at 2^24 elements (gloo, 4 ranks on
 2 cores; `python tests/benchmark.py sizes` measures it again): larger transfers take longer and say the same."""
+
+START_METHOD = "LECTURE_START"
+"""The environment variable by which one asks for ranks that start from nothing, also on CPUs: LECTURE_START=spawn."""
+
+EXIT_CODE_UNKNOWN = 255
+"""What multiprocessing reports of a process whose forkserver was ended, as that alone would know."""
+
+SERVER_MODULES = ["torch.optim", "torch._dynamo", "lecture_util"]
+"""What the forkserver imports once for all ranks: torch, what its optimizers import in their first step, and ours. Not
+the program itself: a rank runs its file as under `mp.spawn`, and what that does at import, say ask for GPUs, the server
+never does."""
 
 
 # What was asked for, and what is said
@@ -56,7 +69,7 @@ requested = Request()
 
 
 class DemoCannotRun(Exception):
-    """The sizes of a demo that was asked for do not divide among the ranks."""
+    """A demo that was asked for cannot run as asked for; the message says why."""
 
 
 @cache
@@ -165,7 +178,7 @@ def watched_ranks(func: Callable[..., None], world_size: int) -> Iterator[int]:
         notify(plan.notice)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # else it tells how it ends each rank
     try:
-        with _rendezvous(plan), _no_process_left():
+        with _rendezvous(plan), _no_process_left(), _start_method(plan):
             yield plan.world_size
         notify(plan.notice)
     except mp.ProcessRaisedException as failure:
@@ -189,16 +202,25 @@ def _rendezvous(plan: RunPlan) -> Iterator[None]:
         variables["CUDA_VISIBLE_DEVICES"] = ""  # every rank computes on the CPU, also where there is a GPU
         if interface := loopback():
             variables["GLOO_SOCKET_IFNAME"] = interface
-    former = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
     finished = threading.Event()
     watcher = threading.Thread(target=_end_ranks_that_hang, args=(store, plan.world_size, finished), daemon=True)
     watcher.start()
     try:
-        yield
+        with _environment(variables):
+            yield
     finally:
         finished.set()
         watcher.join()
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Inside it, these environment variables are set; at its end they are as before."""
+    former = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
         for name, value in former.items():
             if value is None:
                 del os.environ[name]
@@ -248,3 +270,109 @@ def _kill(pid: int) -> None:
         os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows, SIGTERM ends it as surely
     except OSError:
         pass
+
+
+# Ranks that a forkserver forks
+
+
+@contextmanager
+def _start_method(plan: RunPlan) -> Iterator[None]:
+    """Inside it, `mp.spawn` starts ranks in the fastest way that is safe here.
+
+    A process that starts from nothing imports torch, which takes seconds. A forkserver imports it once, and forks ranks
+    in milliseconds (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods). `mp.spawn` has
+    no argument for that; `start_processes`, which it calls, has one.
+    """
+    if not can_fork_ranks(plan.backend):
+        yield
+        return
+    module = sys.modules[
+        mp.ProcessContext.__module__
+    ]  # torch.multiprocessing.spawn, a name that the function has taken
+    original = module.start_processes
+    module.start_processes = partial(_start_forked, original)
+    try:
+        yield
+    finally:
+        module.start_processes = original
+
+
+def can_fork_ranks(backend: str) -> bool:
+    """Whether ranks with this backend can be forked from a server here, and nobody asked for another way."""
+    asked = os.environ.get(START_METHOD) or "forkserver"
+    if asked not in ("forkserver", "spawn"):
+        raise DemoCannotRun(f"{START_METHOD} is {asked!r}: set it to spawn, or unset it")
+    return (
+        asked == "forkserver"
+        and backend == "gloo"  # CUDA is of no use in a process that is forked from one in which it is initialized
+        and "forkserver" in multiprocessing.get_all_start_methods()  # which Windows has not
+        and sys.platform != "darwin"  # Apple's frameworks, which torch computes with, may crash in a forked process
+        and not (hasattr(sys, "ps1") or sys.flags.interactive)  # a server would wait for hours, with yesterday's code
+    )
+
+
+def fork_server_runs(modules: list[str] = SERVER_MODULES) -> bool:
+    """Start a forkserver that imports these modules, if none runs, and say whether it forks; if not, why on stderr."""
+    from multiprocessing import forkserver  # which Windows has not
+
+    variables = {
+        "PYTHONPATH": os.pathsep.join(sys.path),  # older releases than Python 3.13 look for modules nowhere else,
+        "PYTHONSAFEPATH": "1",  # but first in the current directory
+        "OPENBLAS_NUM_THREADS": "1",  # else numpy starts threads at its import, and a fork copies none of them
+    }
+    multiprocessing.set_forkserver_preload(modules)
+    try:
+        with _environment(variables), _interrupts_blocked():
+            forkserver.ensure_running()
+        _try_fork()
+    except (OSError, EOFError) as error:
+        notify(f"Ranks start in seconds, as no forkserver does: {type(error).__name__} {error}".rstrip())
+        return False
+    return True
+
+
+@cache
+def _try_fork() -> None:
+    """Fork a process that does nothing, once in a run. Raises OSError or EOFError if the server does not."""
+    process = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+    process.start()
+    process.join()
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Ctrl-C waits until the end of this block, and the server started in it leaves Ctrl-C to this process."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def _start_forked(
+    start_processes: Callable[..., mp.ProcessContext | None],
+    fn: Callable[..., None],
+    args: tuple = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> mp.ProcessContext | None:
+    """`start_processes`, with ranks forked from the server, if there is one, that have what started ones would have."""
+    if not fork_server_runs():
+        return start_processes(fn, args, nprocs, join, daemon, start_method)
+    streams = [SameFile(stream.fileno()) for stream in (sys.__stdout__, sys.__stderr__) if stream]
+    args = (dict(os.environ), streams, fn, *args)
+    context = start_processes(run_forked_rank, args, nprocs, join=False, daemon=daemon, start_method="forkserver")
+    if not join:
+        return context
+    try:
+        while not context.join():
+            pass
+    except mp.ProcessExitedException as failure:
+        if all(process.exitcode == EXIT_CODE_UNKNOWN for process in context.processes):
+            raise DemoCannotRun(
+                "the forkserver, from which the ranks came, was ended, and they with it: is memory short? "
+                f"{START_METHOD}=spawn does without it"
+            ) from failure
+        raise

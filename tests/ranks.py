@@ -27,6 +27,8 @@ import torch.distributed as dist
 from hypothesis import Phase, settings
 
 import lecture_07
+from rank_util import run_forked_rank
+from spawn_util import SERVER_MODULES, can_fork_ranks, fork_server_runs
 
 NUM_RANKS = 4
 JOB_SECONDS = 45
@@ -84,12 +86,13 @@ class RankPool:
     def _start(self) -> None:
         if self.processes:
             return
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.folder = TemporaryDirectory(ignore_cleanup_errors=True)
         with patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "", **_loopback()}):
             for rank in range(NUM_RANKS):
                 here, there = context.Pipe()
-                process = context.Process(target=_serve, args=(there,), name=f"rank {rank}", daemon=True)
+                args = (rank, dict(os.environ), [], _serve, there)
+                process = context.Process(target=run_forked_rank, args=args, name=f"rank {rank}", daemon=True)
                 process.start()
                 there.close()
                 self.connections.append(here)
@@ -116,13 +119,19 @@ class RankPool:
                 yield rank, answer
 
 
+def _context() -> multiprocessing.context.BaseContext:
+    """How processes start: like the lecture's ranks, from a server that has imported this module once, if one can."""
+    forked = can_fork_ranks("gloo") and fork_server_runs([*SERVER_MODULES, __name__])
+    return multiprocessing.get_context("forkserver" if forked else "spawn")
+
+
 def _loopback() -> dict[str, str]:
     """Let gloo use the loopback interface where it has a usual name, rather than look up the hostname."""
     names = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     return {"GLOO_SOCKET_IFNAME": names[0]} if names else {}
 
 
-def _serve(connection: Connection) -> None:
+def _serve(rank: int, connection: Connection) -> None:
     """Do one job after the other until the other end of the connection is closed."""
     torch.set_num_threads(1)
     connection.send_bytes(pickle.dumps("ready"))

@@ -16,6 +16,7 @@ import pytest
 
 import lecture_07
 import lecture_util
+from spawn_util import can_fork_ranks
 
 PROGRAM = Path(__file__).with_name("failing_program.py")
 POSIX = os.name == "posix"
@@ -146,6 +147,34 @@ def test_the_others_do_not_wait_for_ever_for_a_stopped_rank(stopped_run: Failing
     assert failure.exit_code not in (0, None)
     assert failure.seconds < 60
     assert "Timed out" in failure.errors
+    assert failure.processes_left() == []
+
+
+@needs_posix_signals
+def test_whatever_ends_the_parent_ends_every_process_of_the_run() -> None:
+    runs = {name: FailingRun("sleeps") for name in ("SIGTERM", "SIGKILL", "SIGHUP")}
+    for name, run in runs.items():
+        run.wait_for_ranks()
+        processes = [run.process, *psutil.Process(run.process.pid).children(recursive=True)]
+        assert len(processes) > 4, "the parent, three ranks, and what starts and tidies up after them"
+        run.process.send_signal(getattr(signal, name))
+        deadline = time.monotonic() + 10
+        while left := [process.pid for process in processes if is_running(process.pid)]:
+            assert time.monotonic() < deadline, f"after {name}, processes are left: {left}"
+            time.sleep(0.05)
+        run.kill()
+
+
+@needs_posix_signals
+@pytest.mark.skipif(not can_fork_ranks("gloo"), reason="here, ranks are not forked")
+def test_a_killed_forkserver_is_told_apart_from_a_killed_rank() -> None:
+    run = FailingRun("sleeps")
+    (rank, *_) = run.wait_for_ranks()
+    psutil.Process(rank).parent().kill()
+    failure = run.end()
+    assert failure.exit_code == 2
+    (*_, line) = failure.errors.splitlines()
+    assert "the forkserver" in line and "LECTURE_START=spawn" in line
     assert failure.processes_left() == []
 
 

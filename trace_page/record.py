@@ -27,6 +27,9 @@ from typing import Any
 from trace_page.errors import RecordingError, exit_code
 from trace_page.recording import Call, Location, ParentPrint, Recording, load_recording, save_recording, source_digest
 
+STARTERS = ("spawn", "start_processes")
+"""The functions of torch.multiprocessing that start ranks. `spawn` itself calls the other one by another name."""
+
 GRACE = 3.0
 """Seconds that an interrupted run has for ending by itself."""
 
@@ -139,21 +142,16 @@ class _Run:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside it, calls of torch.multiprocessing.spawn and printed lines are noted."""
+        """Inside it, calls of STARTERS and printed lines are noted."""
         import torch.multiprocessing  # the program's own imports come first, as in a plain run
 
-        original = torch.multiprocessing.spawn
-
-        @functools.wraps(original)
-        def spawn(fn: Callable, args: tuple = (), nprocs: int = 1, *rest: Any, **options: Any) -> Any:  # noqa: ANN401
-            notes_path = str(self._notes / str(len(self._calls)))
-            self._note_call(fn, nprocs, sys._getframe(1))
-            return original(RecordedProgram(fn, notes_path), args, nprocs, *rest, **options)
-
-        # Also where the program has imported the function itself.
+        # Also where the program has imported one of them itself.
         modules = [module for module in sys.modules.values() if self._path_of(getattr(module, "__file__", None))]
-        holders = [
-            vars(module) for module in (torch.multiprocessing, *modules) if vars(module).get("spawn") is original
+        originals = [
+            (vars(module), name, vars(module)[name])
+            for module in (torch.multiprocessing, *modules)
+            for name in STARTERS
+            if vars(module).get(name) is getattr(torch.multiprocessing, name)
         ]
         stdout, write = sys.stdout, sys.stdout.write
 
@@ -161,15 +159,26 @@ class _Run:
             self._note_printed(text, sys._getframe(1))
             return write(text)
 
-        for names in holders:
-            names["spawn"] = spawn
+        for names, name, original in originals:
+            names[name] = self._recorded(original)
         stdout.write = write_and_note
         try:
             yield
         finally:
             del stdout.write
-            for names in holders:
-                names["spawn"] = original
+            for names, name, original in originals:
+                names[name] = original
+
+    def _recorded(self, original: Callable) -> Callable:
+        """A function of STARTERS that notes its calls."""
+
+        @functools.wraps(original)
+        def start(fn: Callable, args: tuple = (), nprocs: int = 1, *rest: Any, **options: Any) -> Any:  # noqa: ANN401
+            notes_path = str(self._notes / str(len(self._calls)))
+            self._note_call(fn, nprocs, sys._getframe(1))
+            return original(RecordedProgram(fn, notes_path), args, nprocs, *rest, **options)
+
+        return start
 
     def recording(self, module: ModuleType) -> Recording:
         """What the run has left, once it is over. Raises RecordingError when nothing was run on ranks."""
