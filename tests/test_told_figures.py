@@ -157,6 +157,11 @@ def test_the_levels_of_the_hierarchy_are_as_fast_as_their_sources_say() -> None:
     assert INFINIBAND_BITS / 1e9 == float(re.search(r"a port of (\d+) Gb/s", rows[3][2])[1])
 
 
+def test_each_level_of_the_hierarchy_names_its_source() -> None:
+    for row in table("level"):
+        assert re.search(r"\[[^\]]+\]\(https://\S+\)", row[1] + row[2]), f"no source for {row[0]}"
+
+
 def test_the_bandwidth_of_l1_follows_from_banks_sms_and_clock() -> None:
     sms, num_bytes, clock, total = numbers(
         r"An H100's (\d+) SMs", r"read (\d+) bytes in a clock each", r"(\d+\.\d) GHz", r": (\d+) TB/s"
