@@ -45,10 +45,9 @@ START_METHOD = "LECTURE_START"
 EXIT_CODE_UNKNOWN = 255
 """What multiprocessing reports of a process whose forkserver was ended, as that alone would know."""
 
-SERVER_MODULES = ["torch.optim", "torch._dynamo", "lecture_util"]
-"""What the forkserver imports once for all ranks: torch, what its optimizers import in their first step, and ours. Not
-the program itself: a rank runs its file as under `mp.spawn`, and what that does at import, say ask for GPUs, the server
-never does."""
+SERVER_MODULES = ["lecture_util", "server_util"]
+"""What the forkserver imports once for all ranks: ours, and torch with them. Not the program itself: a rank runs its
+file as under `mp.spawn`, and what that does at import, say ask for GPUs, the server never does."""
 
 
 # What was asked for, and what is said

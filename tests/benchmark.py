@@ -1,13 +1,18 @@
 """What the lecture costs, each ratio with what it is measured against in the same run.
 
+Ends with exit code 1, and names the figure, when one is above its limit: see LIMITS. They hold on an idle machine.
+
 python tests/benchmark.py          all of the below
 python tests/benchmark.py run      the whole run on CPU, against six empty spawns of the same world sizes
+python tests/benchmark.py page     recording and tracing the run and building its page, against the same spawns
+python tests/benchmark.py first    from the command to the first line of the log
 python tests/benchmark.py memory   all processes of a run together, at the peak
 python tests/benchmark.py trace    tracing, against importing the lecture
 python tests/benchmark.py sizes    all-reduce bus bandwidth by size: which size is large enough?
 """
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,25 +30,45 @@ import torch.multiprocessing as mp
 import lecture_07
 import spawn_util
 
+LIMITS = {
+    "whole run / six empty spawns": 0.45,
+    "page / six empty spawns": 0.9,
+    "trace / import": 2.2,
+    "first line of the log, in seconds": 3.0,
+    "peak memory of all processes, in GiB": 1.0,
+}
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 LECTURE = [sys.executable, "lecture_07.py"]
 WORLD_SIZES = (4, 4, 4, 4, 4, 2)
 REPEATS = 3
+EMPTY_SPAWNS = [sys.executable, __file__, "empty_spawns"]
 CPU_ONLY = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
 
 
-def seconds(command: list[str]) -> float:
+def seconds(command: list[str], folder: Path = REPOSITORY) -> float:
     """How long a command takes."""
     start = time.perf_counter()
-    subprocess.run(command, cwd=REPOSITORY, env=CPU_ONLY, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, env=CPU_ONLY, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
-def compare(name: str, command: list[str], reference_name: str, reference: list[str], limit: float) -> None:
-    """Print the medians of two commands, run in turns, and their ratio."""
-    pairs = [(seconds(reference), seconds(command)) for _ in range(REPEATS)]
+too_high: list[str] = []
+
+
+def judge(name: str, figure: float) -> None:
+    """Print a figure with its limit, and remember if it is above."""
+    print(f"{name}: {figure:.2f} (at most {LIMITS[name]})")
+    if figure > LIMITS[name]:
+        too_high.append(f"{name}: {figure:.2f} is above {LIMITS[name]}")
+
+
+def compare(name: str, command: list[str], reference: list[str], folder: Path = REPOSITORY) -> None:
+    """Judge the ratio of the medians of two commands, run in turns."""
+    pairs = [(seconds(reference, folder), seconds(command, folder)) for _ in range(REPEATS)]
     base, cost = (statistics.median(times) for times in zip(*pairs, strict=True))
-    print(f"{name}: {cost:.2f} s; {reference_name}: {base:.2f} s; ratio {cost / base:.2f} (at most {limit})")
+    print(f"{name}: {cost:.2f} s / {base:.2f} s")
+    judge(name, cost / base)
 
 
 def empty_program(rank: int, world_size: int) -> None:
@@ -52,7 +77,27 @@ def empty_program(rank: int, world_size: int) -> None:
 
 def benchmark_run() -> None:
     """Compare the whole run with starting processes alone."""
-    compare("whole run", LECTURE, "six empty spawns", [sys.executable, __file__, "empty_spawns"], 1.35)
+    compare("whole run / six empty spawns", LECTURE, EMPTY_SPAWNS)
+
+
+def benchmark_page() -> None:
+    """Compare recording, tracing and building the page with starting processes alone."""
+    with TemporaryDirectory() as folder:  # as it writes into var
+        copy = Path(folder, "copy")
+        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        compare("page / six empty spawns", [sys.executable, "-m", "trace_page", "lecture_07"], EMPTY_SPAWNS, copy)
+
+
+def benchmark_first() -> None:
+    """Take the median time to the first line."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        with subprocess.Popen(LECTURE, cwd=REPOSITORY, env=CPU_ONLY, stdout=-1, stderr=subprocess.DEVNULL) as run:
+            run.stdout.readline()
+            times.append(time.perf_counter() - start)
+            run.stdout.read()
+    judge("first line of the log, in seconds", statistics.median(times))
 
 
 def empty_spawns() -> None:
@@ -74,14 +119,14 @@ def benchmark_memory() -> None:
                 continue  # ended meanwhile
         peak = max(peak, total)
         time.sleep(0.02)
-    print(f"peak memory of all processes: {peak / 2**30:.2f} GiB (at most 1.5)")
+    judge("peak memory of all processes, in GiB", peak / 2**30)
 
 
 def benchmark_trace() -> None:
     """Compare tracing with importing."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "edtrace.execute", "-m", "lecture_07", "-o", folder]
-        compare("trace", command, "import lecture_07", [sys.executable, "-c", "import lecture_07"], 3)
+        compare("trace / import", command, [sys.executable, "-c", "import lecture_07"])
 
 
 def all_reduce_by_size(rank: int, world_size: int) -> None:
@@ -115,6 +160,8 @@ def benchmark_sizes() -> None:
 
 BENCHMARKS = {
     "run": benchmark_run,
+    "page": benchmark_page,
+    "first": benchmark_first,
     "memory": benchmark_memory,
     "trace": benchmark_trace,
     "sizes": benchmark_sizes,
@@ -122,7 +169,9 @@ BENCHMARKS = {
 }
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:] or ["run", "memory", "trace", "sizes"]:
+    for argument in sys.argv[1:] or ["run", "page", "first", "memory", "trace", "sizes"]:
         if argument not in BENCHMARKS:
             sys.exit(f"No benchmark {argument!r}: choose from {', '.join(BENCHMARKS)}")
         BENCHMARKS[argument]()
+    if too_high:
+        sys.exit("\n".join(too_high))

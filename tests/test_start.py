@@ -164,6 +164,7 @@ for name in vars(torch._C):
         setattr(torch._C, name, called)
 for name in SERVER_MODULES:
     __import__(name)
+__import__(sys.modules["server_util"].LATER)
 """
 
 
