@@ -19,9 +19,9 @@ from page_browser import launched
 from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from trace_page.page import TRACES, build_page, load_run  # noqa: E402
+from trace_page.draw.page import TRACES, build_page, load_run  # noqa: E402
+from trace_page.read.trace import load_trace  # noqa: E402
 from trace_page.record import record  # noqa: E402
-from trace_page.trace import load_trace  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 LECTURE = "lecture_07"

@@ -11,10 +11,10 @@ from page_browser import NoBrowserError, launched
 from PIL import Image, PngImagePlugin
 from playwright.sync_api import Browser, Page
 
-from trace_page.page import write_page
+from trace_page.draw.page import write_page
+from trace_page.read.trace import Trace, load_trace
 from trace_page.record import record
-from trace_page.recording import Recording, load_recording
-from trace_page.trace import Trace, load_trace
+from trace_page.record.recording import Recording, load_recording
 
 SOURCES = Path(__file__).parent / "page_fixture"
 

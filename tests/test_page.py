@@ -10,8 +10,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 from pypdf import PdfReader
 
-from trace_page.page import TRACES, build_page, load_run
-from trace_page.trace import load_trace
+from trace_page.draw.page import TRACES, build_page, load_run
+from trace_page.read.trace import load_trace
 
 pytest_plugins = ["page_fixtures"]
 

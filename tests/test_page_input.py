@@ -12,13 +12,13 @@ from pathlib import Path
 import page_browser
 import pytest
 
-from trace_page.log import load_log, recorded_log
-from trace_page.page import write_page
-from trace_page.recording import ParentPrint, Recording
-from trace_page.render import Renderer
-from trace_page.source import code_lines
-from trace_page.steps import step_table
-from trace_page.trace import Frame, Rendering, Step, Trace, load_trace
+from trace_page.draw.narration import Renderer
+from trace_page.draw.page import write_page
+from trace_page.draw.steps import step_table
+from trace_page.read.log import load_log, recorded_log
+from trace_page.read.source import code_lines
+from trace_page.read.trace import Frame, Rendering, Step, Trace, load_trace
+from trace_page.record.recording import ParentPrint, Recording
 
 pytest_plugins = ["page_fixtures"]
 
@@ -142,7 +142,7 @@ def test_an_interrupted_write_leaves_the_page(copy: Path, monkeypatch: pytest.Mo
     def full_disk(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("trace_page.page.os.replace", full_disk)
+    monkeypatch.setattr("trace_page.draw.page.os.replace", full_disk)
     with pytest.raises(OSError, match="no space"):
         write_page(copy, "lesson")
     assert page.read_bytes() == before

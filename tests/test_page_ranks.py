@@ -13,9 +13,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 from pypdf import PdfReader
 
-from trace_page.ranks import align
-from trace_page.recording import Recording
-from trace_page.trace import Trace
+from trace_page.draw.rank_table import align
+from trace_page.read.trace import Trace
+from trace_page.record.recording import Recording
 
 pytest_plugins = ["page_fixtures"]
 

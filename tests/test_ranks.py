@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from trace_page.ranks import NEVER, NOT_NOW, SUM, UNKNOWN, Turn, align, align_call, rank_table
-from trace_page.recording import Call, Communication, Rank, Recording, Step, TensorArgument, Value
-from trace_page.trace import Trace
+from trace_page.draw.rank_table import NEVER, NOT_NOW, SUM, UNKNOWN, Turn, align, align_call, rank_table
+from trace_page.read.trace import Trace
+from trace_page.record.recording import Call, Communication, Rank, Recording, Step, TensorArgument, Value
 
 pytest_plugins = ["page_fixtures"]
 

@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from .draw.page import TRACES, write_page
 from .errors import exit_code
-from .page import TRACES, write_page
+from .read.trace import load_trace
 from .record import record_lecture
-from .trace import load_trace
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence, Set
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
-from .recording import Call, Communication, Rank, Recording, Step, Value
+from ..read.trace import Json, Trace
+from ..record.recording import Call, Communication, Rank, Recording, Step, Value
 from .steps import dumps, json_number
-from .trace import Json, Trace
 
 NEVER, NOT_NOW = -1, -2
 SUM, UNKNOWN = -1, -2

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence, Set
 
-from .trace import Json, Step, Trace
+from ..read.trace import Json, Step, Trace
 
 WHOLE = 8
 HEAD, TAIL = 4, 2

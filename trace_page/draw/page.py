@@ -10,16 +10,17 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from .errors import InputError
-from .log import Log, Output, load_log, recorded_log
-from .ranks import rank_table
-from .recording import Recording, load_recording
-from .render import Renderer
-from .source import Outline, code_lines, outline
+from ..errors import InputError
+from ..read.log import Log, Output, load_log, recorded_log
+from ..read.source import Outline, code_lines, outline
+from ..read.trace import Trace, load_trace
+from ..record.recording import Recording, load_recording
+from .blocks import Definition, definitions_in, first_calls
+from .narration import Renderer
+from .rank_table import rank_table
 from .steps import animated_parts, step_table, to_script_json
-from .trace import Trace, load_trace
 
-HERE = Path(__file__).parent
+BROWSER = Path(__file__).parents[1] / "browser"
 TRACES = "var/traces"
 """Where traces, logs and pages lie, relative to the sources."""
 
@@ -73,6 +74,21 @@ class Row:
     callers: list[tuple[Markup, int]] = field(default_factory=list)
     outputs: list[OutputRow] = field(default_factory=list)
     remark: str = ""
+    blocks: list["Block"] = field(default_factory=list)
+    home: str = ""
+    """Of a row without lines: the id of the block whose place in the file this is."""
+
+
+@dataclass
+class Block:
+    """A function or class below the line that first calls it, at the step that does."""
+
+    id: str
+    name: str
+    at: int
+    rows: list[Row]
+    caller: Markup
+    line: int
 
 
 @dataclass
@@ -135,13 +151,13 @@ def build_page(
     """The page as HTML; the same inputs give the same bytes."""
     ranks = rank_table(trace, recording) if recording else None
     builder = _Builder(root, trace, log)
-    files = [(path, *_split_preamble(builder.rows(path))) for path in trace.files]
+    files = builder.files()
     contents = builder.contents()
-    style = (HERE / "page.css").read_text(encoding="utf-8") + builder.style()
-    script = (HERE / "page.js").read_text(encoding="utf-8")
-    ranks_script = (HERE / "ranks.js").read_text(encoding="utf-8")
+    style = (BROWSER / "page.css").read_text(encoding="utf-8") + builder.style()
+    script = (BROWSER / "page.js").read_text(encoding="utf-8")
+    ranks_script = (BROWSER / "ranks.js").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string((HERE / "page.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string((BROWSER / "page.html.j2").read_text(encoding="utf-8"))
     return template.render(
         title=contents[0].title if contents and not contents[0].is_code else lecture,
         lecture=lecture,
@@ -182,6 +198,11 @@ class _Builder:
         uses = {place: self.link(*target) or "" for place, target in self.outline.uses.items()}
         self.code = {path: code_lines(path, source, uses) for path, source in trace.files.items()}
         self.groups = self._group_renderings()
+        # In order of execution, which is that of the page: no heading may skip a level.
+        self.said = {
+            place: [said for number, _ in says for said in self._said(*place, number)]
+            for place, says in self.groups.items()
+        }
         self.placed: set[Place] = set()
         self.standing_rows: dict[str, dict[int, int]] = {path: {} for path in self.paths}
 
@@ -211,6 +232,36 @@ class _Builder:
                 groups.setdefault((path, first), {}).setdefault(repr(step.renderings), (number, line))
         return {place: list(found.values()) for place, found in groups.items()}
 
+    def files(self) -> list[tuple[str, list[Row], list[Row]]]:
+        """Each file as its path, the rows of its preamble and the others, in the order in which they happen."""
+        definitions = definitions_in(self.trace)
+        parts = {}
+        for path in self.paths:
+            heads = [definition.first for definition in definitions if definition.path == path]
+            parts[path] = _split_preamble(self.rows(path), heads)
+        self._put_blocks(definitions, {path: rows for path, (_, rows) in parts.items()})
+        return [(path, *part) for path, part in parts.items()]
+
+    def _put_blocks(self, definitions: list[Definition], rows: dict[str, list[Row]]) -> None:
+        """Move each definition below the row of the line that first calls it; an empty row keeps its place."""
+        row_of = {(path, row.lines[0].number): row for path, found in rows.items() for row in found}
+        moved = []
+        for definition, call in first_calls(self.trace, definitions).items():
+            path, line = call.place
+            _, last = self.outline.statement.get(call.place, (line, line))
+            below = row_of.get((path, self.standing_rows[path].get(last, last)))
+            own = [row for row in rows[definition.path] if row.lines and definition.first <= row.lines[0].number]
+            own = [row for row in own if row.lines[0].number <= definition.last]
+            if below is not None and own:
+                link = self.link(path, line) or Markup("")
+                block = Block(f"B{own[0].id}", definition.name, call.step, own, link, line)
+                start = rows[definition.path].index(own[0])
+                home = Row(f"H{own[0].id}", own[0].at, [], home=block.id)
+                rows[definition.path][start : start + len(own)] = [home]
+                moved.append((below, block))
+        for below, block in moved:
+            below.blocks.append(block)
+
     def rows(self, path: str) -> list[Row]:
         """All rows of a file, in its order."""
         hidden = self.trace.hidden_lines[path]
@@ -227,7 +278,7 @@ class _Builder:
                 at = min(steps, default=None)
                 row = Row(self.id(path, shown[0]), at, [self._line(path, number) for number in shown])
                 if says:
-                    row.said = [said for step, _ in says for said in self._said(path, first, step)]
+                    row.said = self.said[path, first]
                 row.callers = [(self.link(*place) or Markup(""), place[1]) for place in self._callers(path, line)]
                 result.append(row)
                 for number in numbers:
@@ -374,9 +425,13 @@ def _introduces(text: str) -> bool:
     return not text.strip() or text.lstrip().startswith(("#", "@"))
 
 
-def _split_preamble(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """The docstring, imports and settings at the top of a file, which the page folds, and the rest."""
+def _split_preamble(rows: list[Row], heads: list[int]) -> tuple[list[Row], list[Row]]:
+    """The docstring, imports and settings at the top of a file, which the page folds, and the rest, which begins with
+    the definition that is first executed; `heads` are the first lines of all definitions."""
     first = next((index for index, row in enumerate(rows) if any(line.address for line in row.lines)), 0)
+    head = max((head for head in heads if rows and head <= rows[first].lines[0].number), default=None)
+    while head is not None and first and rows[first - 1].lines[0].number >= head:
+        first -= 1
     return rows[:first], rows[first:]
 
 

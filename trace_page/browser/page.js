@@ -91,6 +91,9 @@
     reveal();
     showValues();
     markOutputs();
+    currentEnd?.classList.remove("current");
+    currentEnd = row && blockLeftAt(step);
+    currentEnd?.classList.add("current");
     slider.value = step;
     const parts = lastPart(step);
     const place = `${file ? `${trace.files[file]} ` : ""}line ${trace.line[step]}`;
@@ -103,7 +106,21 @@
       button(name).setAttribute("aria-disabled", !moreParts(name) && moves(name) < 0);
     }
     markContents(file, trace.line[step]);
-    if (row && scroll) keepInView(row);
+    if (row && scroll) keepInView(currentEnd ?? row);
+  }
+
+  // When a call is over, the reader stays at the end of its block instead of leaping up to the line that called.
+  let currentEnd;
+  function blockLeftAt(number) {
+    if (view.raw || number < 1 || trace.out[number - 1] !== number) return null;
+    const from = document.getElementById(rowId(trace.file[number - 1], trace.line[number - 1]));
+    let left = null;
+    for (let block = from?.closest(".called"); block && !block.contains(currentRow); block = block.parentElement.closest(".called")) {
+      left = block;
+    }
+    let above = left?.previousElementSibling;
+    while (above && !above.classList.contains("row")) above = above.previousElementSibling;
+    return above === currentRow ? left.querySelector(":scope > .ends") : null;
   }
 
   // The entry of the table of contents under which a line stands: the last one above it in the source.
@@ -136,6 +153,7 @@
   }
 
   function keepInView(row) {
+    for (let fold = row.closest("details:not([open])"); fold; fold = fold.parentElement.closest("details:not([open])")) fold.open = true;
     const top = getComputedStyle($("header")).position === "sticky" ? $("header").offsetHeight : 0;
     const bottom = bottomEdge();
     const box = row.getBoundingClientRect();
@@ -395,7 +413,25 @@
   const buttons = {};
   for (const found of document.querySelectorAll("[data-do]")) buttons[found.dataset.do] = found;
 
+  // In raw mode the code stands as the file has it, else a function stands where it is first called.
+  const blocks = [...document.querySelectorAll("[data-home]")].map((home) => {
+    const block = document.getElementById(home.dataset.home);
+    const away = document.createComment("");
+    block.before(away);
+    return { home, block, away };
+  });
+  let atHome = false;
+  function placeBlocks() {
+    if (atHome === view.raw) return;
+    atHome = view.raw;
+    for (const { home, block, away } of blocks) {
+      (atHome ? home : away).after(block);
+      if (atHome) block.open = true;
+    }
+  }
+
   function applyView() {
+    placeBlocks();
     for (const name of Object.keys(toggles)) {
       root.toggleAttribute(`data-${name}`, view[name]);
       button(name).setAttribute("aria-pressed", view[name]);

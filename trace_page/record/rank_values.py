@@ -1,4 +1,4 @@
-"""What a rank notes of its variables: small values whole, large ones as a summary (see `trace_page.recording`)."""
+"""What a rank notes of its variables: small values whole, large ones as a summary (see `recording.py`)."""
 
 import dataclasses
 import enum
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trace_page.recording import FIRST_ELEMENTS, MAX_DEPTH, MAX_ITEMS, MAX_TEXT, READ_TENSOR, WHOLE_TENSOR, Value
+from trace_page.record.recording import FIRST_ELEMENTS, MAX_DEPTH, MAX_ITEMS, MAX_TEXT, READ_TENSOR, WHOLE_TENSOR, Value
 
 ADDRESS = re.compile(r"\s*(?:\bat )?\b0x[0-9a-fA-F]+")
 LARGEST_INT = 2**53

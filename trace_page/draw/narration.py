@@ -17,8 +17,8 @@ from markupsafe import Markup, escape
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from PIL import Image, UnidentifiedImageError
 
-from .source import code_lines
-from .trace import Rendering
+from ..read.source import code_lines
+from ..read.trace import Rendering
 
 MAX_VIDEO_BYTES = 256 * 1024
 """A longer video is linked, not embedded: the page must stay small enough to commit and to mail."""
