@@ -15,6 +15,7 @@ import pytest
 from trace_page.draw.narration import Renderer
 from trace_page.draw.page import write_page
 from trace_page.draw.steps import step_table
+from trace_page.read.course import join
 from trace_page.read.log import load_log, recorded_log
 from trace_page.read.source import code_lines
 from trace_page.read.trace import Frame, Rendering, Step, Trace, load_trace
@@ -288,7 +289,7 @@ def nested_steps(seed: int) -> Trace:
 @pytest.mark.parametrize("seed", range(5))
 def test_step_over_and_out_lead_where_a_debugger_does(seed: int) -> None:
     trace = nested_steps(seed)
-    table = step_table(trace, {"a.py": {}})
+    table = step_table(join(trace, None), {"a.py": {}})
     depths = [len(step.stack) for step in trace.steps]
     for here, depth in enumerate(depths):
         after, before = range(here + 1, len(depths)), range(here - 1, -1, -1)
@@ -300,7 +301,7 @@ def test_step_over_and_out_lead_where_a_debugger_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_values_of_a_call_stay_until_cleared(seed: int) -> None:
     trace = nested_steps(seed)
-    table = step_table(trace, {"a.py": {}})
+    table = step_table(join(trace, None), {"a.py": {}})
     seen: dict[tuple, dict] = {}
     for number, step in enumerate(trace.steps):
         env = seen.setdefault(tuple((frame.path, frame.line) for frame in step.stack[:-1]), {})

@@ -16,7 +16,7 @@ from recording_checks import array, call_of, communications, line_of
 from torch.nn.functional import gelu
 
 import lecture_07
-from trace_page.draw.rank_table import align
+from trace_page.read.alignment import align
 from trace_page.read.trace import load_trace
 from trace_page.record import record
 from trace_page.record.recording import Call, Rank, Recording, Value, load_recording

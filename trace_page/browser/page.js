@@ -20,10 +20,15 @@
 
   // Moving
 
+  // Where a move leads, or -1. A reader who follows a rank passes over what that rank does not execute.
   function moves(name) {
-    if (name === "back") return step - 1;
-    if (name === "next") return step < last ? step + 1 : -1;
-    return trace[name][step];
+    let target = step;
+    do {
+      if (name === "back") target -= 1;
+      else if (name === "next") target = target < last ? target + 1 : -1;
+      else target = trace[name][target];
+    } while (target >= 0 && followed !== null && !ranks.executes(target, followed));
+    return target;
   }
 
   // Whether there are parts of this step left to show, or to take away.
@@ -369,7 +374,7 @@
   function address() {
     const url = new URL(location.href);
     const query = url.searchParams;
-    query.set("step", step);
+    query.set("step", numberInAddress(step));
     query.delete("source");
     query.delete("line");
     for (const [name, parameter] of Object.entries(toggles)) {
@@ -382,6 +387,20 @@
     return url.href.replace(/#$/, "");
   }
 
+  // Addresses count the steps of the trace, so that they outlive a recording: 12.3 is the third step after step 12.
+  function numberInAddress(number) {
+    if (!trace.traced) return `${number}`;
+    const traced = upTo(trace.traced, number);
+    const after = number - trace.traced[traced];
+    return after ? `${traced}.${after}` : `${traced}`;
+  }
+
+  function stepOfAddress(text) {
+    const [traced, after] = text.split(".").map((part) => Math.trunc(Number(part)) || 0);
+    if (!trace.traced) return traced;
+    return (traced < 0 ? 0 : (trace.traced[traced] ?? last)) + (after ?? 0);
+  }
+
   function readAddress() {
     const query = new URLSearchParams(location.search);
     for (const [name, parameter] of Object.entries(toggles)) {
@@ -390,7 +409,7 @@
     applyView();
     const rank = query.get("rank") ?? "";
     if (ranks && (rank || followed !== null)) follow(rank && document.querySelector(`[data-rank="${CSS.escape(rank)}"]`) ? Number(rank) : null);
-    step = Math.min(Math.max(Math.trunc(Number(query.get("step"))) || 0, 0), last);
+    step = Math.min(Math.max(stepOfAddress(query.get("step") ?? ""), 0), last);
     const line = Number(query.get("line"));
     const file = query.has("source") ? trace.files.indexOf(query.get("source")) : 0;
     const target = line && file >= 0 ? nearestStep(file, line) : -1;

@@ -25,11 +25,17 @@ const everyRank = ({ element, kindOf, drawValue, number, plain, upTo }) => {
     return keys;
   }
 
+  // Whether a rank executes the line of a step; of a step outside recorded programs, all do.
+  function executes(step, rank) {
+    const found = at(step);
+    return !found || rank >= table.calls[found[0]].ranks.length || found[1][rank * 2] >= 0;
+  }
+
   // The nodes of the panel and where its values are from; nothing for a step that was not recorded.
   function drawn(step, followed) {
     const found = at(step);
     if (!found) return null;
-    const [number, bounds, moves, besides] = found;
+    const [number, bounds, moves, elsewhere] = found;
     const call = table.calls[number];
     const world = call.ranks.length;
     const all = call.ranks.map((_, rank) => rank);
@@ -38,7 +44,7 @@ const everyRank = ({ element, kindOf, drawValue, number, plain, upTo }) => {
     if (followed !== null && followed >= world) {
       nodes.unshift(element("p", "kind", `This program has no rank ${followed}: it ran on ${world} ranks.`));
     }
-    const columns = element("table", "columns-of-ranks", drawHead(shown, bounds, besides), ...drawRows(call, bounds, shown));
+    const columns = element("table", "columns-of-ranks", drawHead(shown, bounds, elsewhere), ...drawRows(call, bounds, shown));
     columns.style.minWidth = `${shown.length * 4.8}rem`;
     nodes.push(columns);
     return { nodes, from: `${world} ranks, recorded run` };
@@ -78,16 +84,14 @@ const everyRank = ({ element, kindOf, drawValue, number, plain, upTo }) => {
     return { index: variable[1][place], fresh: first >= 0 && variable[0][place] >= first };
   }
 
-  function drawHead(shown, bounds, besides) {
+  function drawHead(shown, bounds, elsewhere) {
     const cells = shown.map((rank) => {
       const cell = element("th", `of ${colour(rank)}`, element("span", "mark", `rank ${rank}`));
       cell.scope = "col";
       const first = bounds[rank * 2];
       if (first < 0) {
-        const so = first === NEVER ? "never executes this line" : "not in this turn of the loop";
-        cell.append(element("span", "kind", besides[rank] ? `${so}: as after line ${besides[rank].join(", ")}` : so));
-      } else if (besides[rank]) {
-        cell.append(element("span", "kind", `also line ${besides[rank].join(", ")}`));
+        const so = first === NEVER ? "never executes this line" : "not here now";
+        cell.append(element("span", "kind", rank in elsewhere ? `${so}: it is after line ${elsewhere[rank]}` : so));
       }
       return cell;
     });
@@ -273,5 +277,5 @@ const everyRank = ({ element, kindOf, drawValue, number, plain, upTo }) => {
     return element("span", origin >= 0 ? `${kind} came ${colour(origin)}` : kind);
   }
 
-  return { drawn, turns };
+  return { drawn, executes, turns };
 };

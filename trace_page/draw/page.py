@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..errors import InputError
+from ..read.course import join
 from ..read.log import Log, Output, load_log, recorded_log
 from ..read.source import Outline, code_lines, outline
 from ..read.trace import Trace, load_trace
@@ -149,7 +150,9 @@ def build_page(
     lecture: str, root: Path, trace: Trace, log: Log | None = None, recording: Recording | None = None
 ) -> str:
     """The page as HTML; the same inputs give the same bytes."""
-    ranks = rank_table(trace, recording) if recording else None
+    course = join(trace, recording)
+    trace = course.trace
+    ranks = rank_table(course, recording) if recording else None
     builder = _Builder(root, trace, log)
     files = builder.files()
     contents = builder.contents()
@@ -167,7 +170,7 @@ def build_page(
         log_name=f"{lecture}_stdout.txt",
         other=builder.unplaced(),
         steps=len(trace.steps),
-        table=Markup(to_script_json(step_table(trace, builder.standing_rows, set(ranks["steps"]) if ranks else set()))),
+        table=Markup(to_script_json(step_table(course, builder.standing_rows))),
         ranks=Markup(to_script_json(ranks)) if ranks else None,
         world_size=max((call.world_size for call in recording.calls), default=0) if recording else 0,
         colours=COLOURS,
@@ -383,8 +386,9 @@ class _Builder:
         """Main's own headings and the functions it calls, in order of execution; below each, what it leads through."""
         sections: list[Section] = []
         known: dict[object, Section] = {}
+        executing = {(step.here.path, step.here.function) for step in self.trace.steps}
         for step in self.trace.steps:
-            frames = [frame for frame in step.stack if frame.path in self.paths]
+            frames = [frame for frame in step.stack if (frame.path, frame.function) in executing]
             section = self._function(known, sections, frames[1].path, frames[1].function) if len(frames) > 1 else None
             if section is not None and len(frames) > 2:
                 self._function(known, section.parts, frames[2].path, frames[2].function)
