@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 from pypdf import PdfReader
 
-from trace_page.draw.page import TRACES, build_page, load_run
+from trace_page.draw.page import TRACES, build_page, load_lecture_log, load_lecture_recording
 from trace_page.read.trace import load_trace
 
 pytest_plugins = ["page_fixtures"]
@@ -544,7 +544,8 @@ def test_the_policy_lets_nothing_in(open_page: Open) -> None:
 def lecture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of lecture_07, built anew from the trace, the log and the recording in the repository."""
     trace = load_trace(ROOT / TRACES / "lecture_07.json", ROOT)
-    log, recording = load_run(ROOT / TRACES, "lecture_07", ROOT, trace)
+    recording, _ = load_lecture_recording(ROOT / TRACES / "lecture_07_recording.json", ROOT)
+    log = load_lecture_log(ROOT / TRACES / "lecture_07_stdout.txt", recording, trace)
     assert log.other == [], "every line of the log belongs to a print"
     page = tmp_path_factory.mktemp("lecture") / "lecture_07.html"
     page.write_text(build_page("lecture_07", ROOT, trace, log, recording), encoding="utf-8")

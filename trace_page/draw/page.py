@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from ..errors import InputError
 from ..read.course import join
 from ..read.log import Log, Output, load_log, recorded_log
+from ..read.main_pass import trace_main
 from ..read.source import Outline, code_lines, outline
 from ..read.trace import Trace, load_trace
 from ..record.recording import Recording, load_recording
@@ -109,8 +111,12 @@ def write_page(root: Path, lecture: str) -> str:
     Raises InputError when trace, sources or log cannot be used.
     """
     traces = root / TRACES
-    trace = load_trace(traces / f"{lecture}.json", root)
-    log, recording = load_run(traces, lecture, root, trace)
+    recording, refused = load_lecture_recording(traces / f"{lecture}_recording.json", root)
+    if recording is None or (traces / f"{lecture}.json").exists():
+        trace = load_trace(traces / f"{lecture}.json", root)
+    else:
+        trace = trace_main(recording, root)
+    log = load_lecture_log(traces / f"{lecture}_stdout.txt", recording, trace)
     html = build_page(lecture, root, trace, log, recording).encode("utf-8", "backslashreplace")  # lone surrogates
     target = traces / f"{lecture}.html"
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
@@ -124,26 +130,43 @@ def write_page(root: Path, lecture: str) -> str:
     else:
         told = f"{sum(map(len, log.outputs.values()))} outputs placed, {len(log.other)} lines of no print"
     if recording is None:
-        told += f", no {lecture}_recording.json, so the values are rank 0's"
-    return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} steps, {told}"
+        told += f", {refused or f'no {lecture}_recording.json'}, so the values are rank 0's"
+    return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} traced steps, {told}"
 
 
-def load_run(traces: Path, lecture: str, root: Path, trace: Trace) -> tuple[Log | None, Recording | None]:
-    """The log and the recording of a real run of a lecture, as far as they are in `traces`.
+def load_lecture_recording(path: Path, root: Path) -> tuple[Recording | None, str]:
+    """The recording at `path`, if there is one; else what is there instead.
 
-    Raises InputError when they cannot be used or belong to another source.
+    Raises InputError when it cannot be used or belongs to another source.
     """
-    log_path, recording_path = traces / f"{lecture}_stdout.txt", traces / f"{lecture}_recording.json"
     try:
-        recording = load_recording(recording_path)
+        recording = load_recording(path)
     except FileNotFoundError:
-        return load_log(log_path, trace.files), None
+        return None, ""
     except ValueError as error:
+        if _is_trace(path):
+            return None, f"{path.name} is a trace, not a recording"
         raise InputError(str(error)) from None
     if stale := recording.stale_files(root):
-        again = f"record it again with python -m trace_page.record {lecture}"
-        raise InputError(f"{recording_path} is a recording of another {', '.join(stale)}: {again}")
-    return recorded_log(log_path, recording, trace.files), recording
+        again = f"record it again with python -m trace_page.record {recording.module}"
+        raise InputError(f"{path} is a recording of another {', '.join(stale)}: {again}")
+    return recording, ""
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether the file is what edtrace writes, of a lecture whose name ends as that of a recording."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and "steps" in data and "calls" not in data
+
+
+def load_lecture_log(path: Path, recording: Recording | None, trace: Trace) -> Log | None:
+    """The log of the run; without a recording there may be none. Raises InputError when it cannot be used."""
+    if recording is None:
+        return load_log(path, trace.files)
+    return recorded_log(path, recording, trace.files)
 
 
 def build_page(
