@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..errors import InputError
-from ..read.course import join
+from ..read.course import Course, join
 from ..read.log import Log, Output, load_log, recorded_log
 from ..read.main_pass import trace_main
 from ..read.source import Outline, code_lines, outline
@@ -21,7 +21,9 @@ from ..record.recording import Recording, load_recording
 from .blocks import Definition, definitions_in, first_calls
 from .narration import Renderer
 from .rank_table import rank_table
+from .scripts import bundle
 from .steps import animated_parts, step_table, to_script_json
+from .terminal import terminal_text
 
 BROWSER = Path(__file__).parents[1] / "browser"
 TRACES = "var/traces"
@@ -59,11 +61,12 @@ class Line:
 
 @dataclass
 class OutputRow:
-    """All that one rank printed at one print: texts, each with the recorded step that printed it, if any."""
+    """All that one rank printed at one print: texts, each with the recorded step that printed it, if any, and the step
+    of the page that it appears at."""
 
     rank: int | None
     colour: int
-    texts: list[tuple[str, str]]
+    texts: list[tuple[Markup, str, int | None]]
 
 
 @dataclass
@@ -176,14 +179,13 @@ def build_page(
     course = join(trace, recording)
     trace = course.trace
     ranks = rank_table(course, recording) if recording else None
-    builder = _Builder(root, trace, log)
+    builder = _Builder(root, course, log)
     files = builder.files()
     contents = builder.contents()
-    style = (BROWSER / "page.css").read_text(encoding="utf-8") + builder.style()
-    script = (BROWSER / "page.js").read_text(encoding="utf-8")
-    ranks_script = (BROWSER / "ranks.js").read_text(encoding="utf-8")
+    style = (BROWSER / "style.css").read_text(encoding="utf-8") + builder.style()
+    script = bundle()
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string((BROWSER / "page.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string((BROWSER / "template.html.j2").read_text(encoding="utf-8"))
     return template.render(
         title=contents[0].title if contents and not contents[0].is_code else lecture,
         lecture=lecture,
@@ -191,14 +193,13 @@ def build_page(
         files=files,
         log=log,
         log_name=f"{lecture}_stdout.txt",
-        other=builder.unplaced(),
+        other=[terminal_text(text) for text in builder.unplaced()],
         steps=len(trace.steps),
+        communicates=bool(course.communications),
         table=Markup(to_script_json(step_table(course, builder.standing_rows))),
         ranks=Markup(to_script_json(ranks)) if ranks else None,
         world_size=max((call.world_size for call in recording.calls), default=0) if recording else 0,
         colours=COLOURS,
-        ranks_script=Markup(ranks_script),
-        ranks_hash=_hash(ranks_script),
         style=Markup(style),
         early=Markup(EARLY_SCRIPT),
         script=Markup(script),
@@ -213,8 +214,16 @@ def _hash(text: str) -> str:
 
 
 class _Builder:
-    def __init__(self, root: Path, trace: Trace, log: Log | None) -> None:
-        self.trace, self.log = trace, log
+    def __init__(self, root: Path, course: Course, log: Log | None) -> None:
+        trace = self.trace = course.trace
+        self.log = log
+        # When each rank executes each of its recorded steps: what it prints appears then.
+        self.printed_at = {
+            f"{call}.{rank}.{turn.first}": number
+            for number, (call, turns) in course.recorded.items()
+            for rank, turn in enumerate(turns)
+            if turn.first >= 0
+        }
         self.paths = list(trace.files)
         self.outline: Outline = outline(trace.files)
         self.first_step: dict[Place, int] = {}
@@ -394,7 +403,16 @@ class _Builder:
             row.remark = f"Its lines in the log look like those of line {self.log.alike[place][1]} and are shown there."
         elif not outputs and place in self.first_step:
             row.remark = "The log has no line of this print."
-        row.outputs += _by_rank(outputs)
+        row.outputs += self._by_rank(outputs)
+
+    def _by_rank(self, outputs: list[Output]) -> list[OutputRow]:
+        """One row a rank, in order of rank, each with its lines in order of the log."""
+        rows: dict[int | None, OutputRow] = {}
+        for output in outputs:
+            text = (terminal_text(output.text), output.at, self.printed_at.get(output.at))
+            colour = -1 if output.rank is None else output.rank % COLOURS
+            rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append(text)
+        return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)
 
     def unplaced(self) -> list[str]:
         """The lines of the log that stand under no print of the page."""
@@ -460,12 +478,3 @@ def _split_preamble(rows: list[Row], heads: list[int]) -> tuple[list[Row], list[
     while head is not None and first and rows[first - 1].lines[0].number >= head:
         first -= 1
     return rows[:first], rows[first:]
-
-
-def _by_rank(outputs: list[Output]) -> list[OutputRow]:
-    """One row a rank, in order of rank, each with its lines in order of the log."""
-    rows: dict[int | None, OutputRow] = {}
-    for output in outputs:
-        colour = -1 if output.rank is None else output.rank % COLOURS
-        rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append((output.text, output.at))
-    return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)

@@ -22,7 +22,7 @@ MAX_TEXT = 400
 
 
 def step_table(course: Course, rows: dict[str, dict[int, int]]) -> dict[str, Json]:
-    """The table for page.js.
+    """The table for the page's script.
 
     `rows` says for lines that have no row of their own on the page (within a statement that is shown as narration, or
     hidden) which line's row stands for them. Fields, per step:
@@ -30,7 +30,7 @@ def step_table(course: Course, rows: dict[str, dict[int, int]]) -> dict[str, Jso
     [file, line, function] (file -1: not on the page), `recorded` if any of its steps is, and `values`: per inspected
     name the steps at which it changed and, for each, an index into `values` or -1 for cleared.
     `parts`: for steps that make k > 1 renderings under @animate, k. `traced`: for each step of edtrace's trace the step
-    here, absent if they are the same.
+    here, absent if they are the same. `communications`: the steps at which something moves between ranks.
     """
     trace, recorded = course.trace, course.recorded
     paths = list(trace.files)
@@ -68,6 +68,7 @@ def step_table(course: Course, rows: dict[str, dict[int, int]]) -> dict[str, Jso
         "overBack": _nearest(depths, allow_equal=True, backwards=True),
         "out": _nearest(depths, allow_equal=False),
         "rows": [rows[path] for path in paths],
+        "communications": course.communications,
         **({"traced": course.traced} if recorded else {}),
         "parts": {number: parts for number, step in enumerate(trace.steps) if (parts := animated_parts(step)) > 1},
     }

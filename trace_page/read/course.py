@@ -11,11 +11,13 @@ from .trace import Frame, Step, Trace
 @dataclass
 class Course:
     """`trace` with the page's steps; `recorded`: for a step of a recorded program the index of the recorded call and
-    each rank's turn; `traced`: for each step of the trace as edtrace wrote it the step of the page that shows it."""
+    each rank's turn; `traced`: for each step of the trace as edtrace wrote it the step of the page that shows it;
+    `communications`: the steps at which something moves between ranks."""
 
     trace: Trace
     recorded: dict[int, tuple[int, tuple[Turn, ...]]] = field(default_factory=dict)
     traced: list[int] = field(default_factory=list)
+    communications: list[int] = field(default_factory=list)
 
 
 def join(trace: Trace, recording: Recording | None) -> Course:
@@ -33,7 +35,7 @@ def join(trace: Trace, recording: Recording | None) -> Course:
         if program is None:
             steps.append(step)
         else:
-            program.reach(number, steps, course.recorded)
+            program.reach(number, steps, course)
         course.traced.append(len(steps) - 1)
     course.trace = Trace(trace.files, trace.hidden_lines, tuple(steps))
     return course
@@ -61,16 +63,27 @@ class _Program:
             self.traced[number] = trace.steps[number]
         self.shown: list[int] = []
 
-    def reach(self, number: int, steps: list[Step], recorded: dict[int, tuple[int, tuple[Turn, ...]]]) -> None:
+    def reach(self, number: int, steps: list[Step], course: Course) -> None:
         """Add the steps up to the traced step `number`; what that one says is said where its line is executed."""
         until = len(self.waiting) - 1 if number == self.last else self.target[number]
         for merged in self.waiting[len(self.shown) : until + 1]:
             self.shown.append(len(steps))
-            recorded[len(steps)] = (self.index, merged.turns)
+            course.recorded[len(steps)] = (self.index, merged.turns)
+            if self._communicates(merged):
+                course.communications.append(len(steps))
             steps.append(self._step(merged))
         if said := self.traced[number].renderings:
             place = self.shown[max(self.target[number], 0)]
             steps[place] = replace(steps[place], renderings=(*steps[place].renderings, *said))
+
+    def _communicates(self, merged: MergedStep) -> bool:
+        """Whether something is moved; at a barrier nothing is."""
+        return any(
+            item.operation != "barrier"
+            for rank, turn in zip(self.call.ranks, merged.turns, strict=True)
+            if turn.first >= 0
+            for item in rank.steps[turn.first].communications
+        )
 
     def _step(self, merged: MergedStep) -> Step:
         return Step((*self.above, Frame(self.call.path, merged.line, self.call.function)), {}, ())
