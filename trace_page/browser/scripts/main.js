@@ -6,7 +6,7 @@ import { showFold } from "./outputs.js";
 import { follow } from "./panel.js";
 import { hasRanks } from "./recording.js";
 import { lastPart, state, trace, view } from "./state.js";
-import { showStep } from "./step_view.js";
+import { keepCurrentInView, showStep } from "./step_view.js";
 import { stepForLine } from "./stepping.js";
 import { applyTheme, applyView } from "./view.js";
 
@@ -37,6 +37,7 @@ addEventListener("popstate", () => {
   readAddress();
 });
 addEventListener("toggle", showFold, true);
+addEventListener("room", keepCurrentInView);
 if (matchMedia("(max-width: 999.98px)").matches) $("nav details").open = false;
 history.scrollRestoration = "manual";
 applyTheme();

@@ -26,9 +26,25 @@ export function showPanel() {
   $(".from").textContent = recorded ? recorded.from : hasRanks ? "traced, in one process" : "";
   panel.classList.toggle("of-ranks", Boolean(recorded));
   panel.classList.toggle("empty", !drawn.length);
-  root.toggleAttribute("data-nothing", !drawn.length);
+  giveRoom(!drawn.length);
   offerRanks(recorded ? ranksAt(step) : 0);
   showCalls(call);
+}
+
+// Where there are no values the text has the panel's room too. That lays out the whole page, so it waits for the next
+// frame: the step itself is shown at once.
+let roomTimer = 0;
+function giveRoom(nothing) {
+  cancelAnimationFrame(roomTimer);
+  if (root.hasAttribute("data-nothing") === nothing) return;
+  if (document.readyState === "loading") {
+    root.toggleAttribute("data-nothing", nothing);
+    return;
+  }
+  roomTimer = requestAnimationFrame(() => {
+    root.toggleAttribute("data-nothing", nothing);
+    dispatchEvent(new Event("room"));
+  });
 }
 
 function showCalls(call) {
