@@ -385,6 +385,7 @@ def test_the_panel_shows_what_the_current_call_inspected(open_page: Open, trace:
         env = seen.setdefault(tuple((frame["path"], frame["line_number"]) for frame in step["stack"][:-1]), {})
         env.update(step["env"])
         page.locator(".controls input").fill(str(number))
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         shown = {value.split("\n")[0]: value for value in page.locator(".value").all_inner_texts()}
         assert set(shown) == {name for name, value in env.items() if value is not None}
         for name, value in env.items():

@@ -15,9 +15,10 @@ from ..errors import InputError
 from ..read.course import Course, join
 from ..read.log import Log, Output, load_log, recorded_log
 from ..read.main_pass import trace_main
+from ..read.recording import load_recording
 from ..read.source import Outline, code_lines, outline
 from ..read.trace import Trace, load_trace
-from ..record.recording import Recording, load_recording
+from ..record.recording import Recording
 from .blocks import Definition, definitions_in, first_calls
 from .narration import Renderer
 from .rank_table import rank_table

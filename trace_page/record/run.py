@@ -30,7 +30,6 @@ from trace_page.record.recording import (
     Location,
     ParentPrint,
     Recording,
-    load_recording,
     save_recording,
     source_digest,
 )
@@ -63,7 +62,7 @@ def record(module_name: str, directory: Path, log_path: Path, recording_path: Pa
                 env=os.environ | {"PYTHONPATH": search_path, "PYTHONIOENCODING": "utf-8"},
                 stdout=log,
             )
-            recording = load_recording(Path(notes) / "recording.json")
+            recording = pickle.loads((Path(notes) / "recording").read_bytes())
             save_recording(recording, recording_path)
         new_log.replace(log_path)
     finally:
@@ -116,7 +115,7 @@ class RecordedProgram:
 
 
 def run_recorded(module_name: str, directory: str, notes: str) -> None:
-    """The recorded run's own process: run the program and write recording.json into the directory `notes`."""
+    """The recorded run's own process: run the program and leave its recording in the directory `notes`."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path.insert(0, directory)
     module = importlib.import_module(module_name)
@@ -127,7 +126,7 @@ def run_recorded(module_name: str, directory: str, notes: str) -> None:
     with run.watching():
         module.main()
     sys.stdout.flush()
-    save_recording(run.recording(module), Path(notes) / "recording.json")
+    (Path(notes) / "recording").write_bytes(pickle.dumps(run.recording(module)))
 
 
 def _end_with_parent() -> None:
