@@ -19,9 +19,9 @@ from page_browser import launched
 from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from trace_page.page import TRACES, build_page, load_run  # noqa: E402
+from trace_page.draw.page import TRACES, build_page, load_lecture_log, load_lecture_recording  # noqa: E402
+from trace_page.read.trace import load_trace  # noqa: E402
 from trace_page.record import record  # noqa: E402
-from trace_page.trace import load_trace  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 LECTURE = "lecture_07"
@@ -97,7 +97,8 @@ def main() -> int:
 
     start = time.perf_counter()
     trace = load_trace(ROOT / TRACES / f"{LECTURE}.json", ROOT)
-    log, recording = load_run(ROOT / TRACES, LECTURE, ROOT, trace)
+    recording, _ = load_lecture_recording(ROOT / TRACES / f"{LECTURE}_recording.json", ROOT)
+    log = load_lecture_log(ROOT / TRACES / f"{LECTURE}_stdout.txt", recording, trace)
     html = build_page(LECTURE, ROOT, trace, log, recording)
     report("building, beyond imports", time.perf_counter() - start, 1, "s")
     report("size of the page", len(html.encode()) / 1e6, 1.2, "MB")

@@ -1,7 +1,7 @@
 """The browser that the page's tests and benchmark drive.
 
 `python tests/page_browser.py` brings one where it can: a Chrome or Chromium that is there is used; Debian's package is
-installed as root; elsewhere Playwright downloads its own.
+installed as root, with Firefox and WebKit; elsewhere Playwright downloads its own.
 """
 
 import os
@@ -21,6 +21,10 @@ PLACES = (
     r"C:\Program Files\Google\Chrome\Application\chrome.exe",
     r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
 )
+
+
+PACKAGES = {"firefox-esr": "firefox-esr", "WebKitWebDriver": "webkit2gtk-driver", "Xvfb": "xvfb"}
+"""Debian's packages, by their commands, for the tests in other browsers, which are skipped without them."""
 
 
 class NoBrowserError(Exception):
@@ -59,12 +63,16 @@ def launched() -> Iterator[Browser]:
 
 def bring() -> str:
     """Make sure that there is a browser and say what was done. Raises CalledProcessError when installing one fails."""
-    if path := find():
-        return f"using {path}"
+    path = find()
     if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update"], check=True)
-        subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
-        return "installed Debian's chromium"
+        wanted = [package for command, package in PACKAGES.items() if not shutil.which(command)]
+        wanted += [] if path else ["chromium"]
+        if wanted:
+            subprocess.run(["apt-get", "update"], check=True)
+            subprocess.run(["apt-get", "install", "-y", *wanted], check=True)
+            return f"installed Debian's {', '.join(wanted)}"
+    if path:
+        return f"using {path}"
     subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=True)
     return "installed Playwright's chromium"
 

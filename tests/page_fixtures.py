@@ -11,10 +11,11 @@ from page_browser import NoBrowserError, launched
 from PIL import Image, PngImagePlugin
 from playwright.sync_api import Browser, Page
 
-from trace_page.page import write_page
+from trace_page.draw.page import write_page
+from trace_page.read.recording import load_recording
+from trace_page.read.trace import Trace, load_trace
 from trace_page.record import record
-from trace_page.recording import Recording, load_recording
-from trace_page.trace import Trace, load_trace
+from trace_page.record.recording import Recording
 
 SOURCES = Path(__file__).parent / "page_fixture"
 
@@ -33,14 +34,13 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "var/traces").mkdir(parents=True)
     traces = directory / "var/traces"
     traced = [sys.executable, "-m", "edtrace.execute", "-m"]
-    tracing = [
-        subprocess.Popen([*traced, name], cwd=directory, stdout=subprocess.DEVNULL) for name in ("lesson", "exchange")
-    ]
+    names = ("lesson", "exchange", "calls")
+    tracing = [subprocess.Popen([*traced, name], cwd=directory, stdout=subprocess.DEVNULL) for name in names]
     with open(traces / "lesson_stdout.txt", "wb") as log:
         subprocess.run([sys.executable, "lesson.py"], cwd=directory, stdout=log, check=True)
-    assert [process.wait() for process in tracing] == [0, 0]
+    assert [process.wait() for process in tracing] == [0, 0, 0]
     record("exchange", directory, traces / "exchange_stdout.txt", traces / "exchange_recording.json")
-    for name in ("lesson", "exchange"):
+    for name in names:
         write_page(directory, name)
     return directory
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trace_page.recording import Call, Communication, Recording, Step, Value
+from trace_page.record.recording import Call, Communication, Recording, Step, Value
 
 
 def array(value: Value) -> np.ndarray:

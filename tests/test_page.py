@@ -10,8 +10,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 from pypdf import PdfReader
 
-from trace_page.page import TRACES, build_page, load_run
-from trace_page.trace import load_trace
+from trace_page.draw.page import TRACES, build_page, load_lecture_log, load_lecture_recording
+from trace_page.read.trace import load_trace
 
 pytest_plugins = ["page_fixtures"]
 
@@ -258,15 +258,15 @@ def test_the_current_line_is_marked_and_in_view_at_every_step(open_page: Open, t
 
 STATUS = "document.querySelector('.status').textContent"
 MARKED = "[...document.querySelectorAll('.current .no')].map(number => number.textContent)"
-IN_VIEW = """() => {
-    const box = document.querySelector('.current').getBoundingClientRect();
+IN_VIEW = """() => [...document.querySelectorAll('.current')].some(marked => {
+    const box = marked.getBoundingClientRect();
     const hit = document.elementFromPoint(box.left + 60, box.top + Math.min(box.height / 2, 100));
-    return !!hit.closest('.current');
-}"""
+    return !!hit?.closest('.current');
+})"""
 
 
 def in_view(page: Page) -> bool:
-    """Whether the top of the current row is seen: below the bar, above a panel at the bottom."""
+    """Whether the top of the current row, or the end of the call that it comes back from, is seen."""
     return page.evaluate(IN_VIEW)
 
 
@@ -385,6 +385,7 @@ def test_the_panel_shows_what_the_current_call_inspected(open_page: Open, trace:
         env = seen.setdefault(tuple((frame["path"], frame["line_number"]) for frame in step["stack"][:-1]), {})
         env.update(step["env"])
         page.locator(".controls input").fill(str(number))
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         shown = {value.split("\n")[0]: value for value in page.locator(".value").all_inner_texts()}
         assert set(shown) == {name for name, value in env.items() if value is not None}
         for name, value in env.items():
@@ -544,7 +545,8 @@ def test_the_policy_lets_nothing_in(open_page: Open) -> None:
 def lecture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of lecture_07, built anew from the trace, the log and the recording in the repository."""
     trace = load_trace(ROOT / TRACES / "lecture_07.json", ROOT)
-    log, recording = load_run(ROOT / TRACES, "lecture_07", ROOT, trace)
+    recording, _ = load_lecture_recording(ROOT / TRACES / "lecture_07_recording.json", ROOT)
+    log = load_lecture_log(ROOT / TRACES / "lecture_07_stdout.txt", recording, trace)
     assert log.other == [], "every line of the log belongs to a print"
     page = tmp_path_factory.mktemp("lecture") / "lecture_07.html"
     page.write_text(build_page("lecture_07", ROOT, trace, log, recording), encoding="utf-8")
@@ -582,7 +584,6 @@ def test_animate_shows_what_the_lecture_steps_over_when_it_is_called(browser: ob
     appears = {
         "def setup": first("    setup(rank"),
         "def int_divide": first("int_divide("),
-        "# Per-rank programs": first("def collective_operations_main"),
         "# Helpers": first("    setup(rank"),
         "if __name__": len(steps) - 1,
         "import math": 0,

@@ -12,13 +12,14 @@ from pathlib import Path
 import page_browser
 import pytest
 
-from trace_page.log import load_log, recorded_log
-from trace_page.page import write_page
-from trace_page.recording import ParentPrint, Recording
-from trace_page.render import Renderer
-from trace_page.source import code_lines
-from trace_page.steps import step_table
-from trace_page.trace import Frame, Rendering, Step, Trace, load_trace
+from trace_page.draw.narration import Renderer
+from trace_page.draw.page import write_page
+from trace_page.draw.steps import step_table
+from trace_page.read.course import join
+from trace_page.read.log import load_log, recorded_log
+from trace_page.read.source import code_lines
+from trace_page.read.trace import Frame, Rendering, Step, Trace, load_trace
+from trace_page.record.recording import ParentPrint, Recording
 
 pytest_plugins = ["page_fixtures"]
 
@@ -101,9 +102,12 @@ def empty_log(copy: Path) -> None:
         (not_json, "lesson.json is not JSON"),
         (number_without_end, "lesson.json is not JSON"),
         (lambda copy: recording_of(copy, b"\xff\xfe{}"), "lesson_recording.json is not JSON"),
-        (lambda copy: recording_of(copy, b"[" * 100_000), "lesson_recording.json is not a recording: it is nested"),
-        (not_a_trace, "lesson.json is not a trace.*hidden_line_numbers is missing|has no steps"),
-        (step_without_stack, r"steps\[3\].stack is missing"),
+        (
+            lambda copy: recording_of(copy, b"[" * 100_000),
+            "lesson_recording.json: recording should be an object",
+        ),
+        (not_a_trace, "lesson.json is not a trace.*has no entry 'hidden_line_numbers'|has no steps"),
+        (step_without_stack, r"steps\[3\] has no entry 'stack'"),
         (step_off_the_file, r"steps\[3\] is at lesson.py:1000"),
         (changed_source, "lesson.py has changed .* line 45"),
         (shorter_source, "lesson.py has changed .* line 21"),
@@ -142,7 +146,7 @@ def test_an_interrupted_write_leaves_the_page(copy: Path, monkeypatch: pytest.Mo
     def full_disk(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("trace_page.page.os.replace", full_disk)
+    monkeypatch.setattr("trace_page.draw.page.os.replace", full_disk)
     with pytest.raises(OSError, match="no space"):
         write_page(copy, "lesson")
     assert page.read_bytes() == before
@@ -288,7 +292,7 @@ def nested_steps(seed: int) -> Trace:
 @pytest.mark.parametrize("seed", range(5))
 def test_step_over_and_out_lead_where_a_debugger_does(seed: int) -> None:
     trace = nested_steps(seed)
-    table = step_table(trace, {"a.py": {}})
+    table = step_table(join(trace, None), {"a.py": {}})
     depths = [len(step.stack) for step in trace.steps]
     for here, depth in enumerate(depths):
         after, before = range(here + 1, len(depths)), range(here - 1, -1, -1)
@@ -300,7 +304,7 @@ def test_step_over_and_out_lead_where_a_debugger_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_values_of_a_call_stay_until_cleared(seed: int) -> None:
     trace = nested_steps(seed)
-    table = step_table(trace, {"a.py": {}})
+    table = step_table(join(trace, None), {"a.py": {}})
     seen: dict[tuple, dict] = {}
     for number, step in enumerate(trace.steps):
         env = seen.setdefault(tuple((frame.path, frame.line) for frame in step.stack[:-1]), {})

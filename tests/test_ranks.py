@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from trace_page.ranks import NEVER, NOT_NOW, SUM, UNKNOWN, Turn, align, align_call, rank_table
-from trace_page.recording import Call, Communication, Rank, Recording, Step, TensorArgument, Value
-from trace_page.trace import Trace
+from trace_page.draw.rank_table import SUM, UNKNOWN, rank_table
+from trace_page.read.alignment import NEVER, NOT_NOW, Turn, align, align_call
+from trace_page.read.course import Course, join
+from trace_page.read.merging import merge
+from trace_page.read.trace import Trace
+from trace_page.record.recording import Call, Communication, Rank, Recording, Step, TensorArgument, Value
 
 pytest_plugins = ["page_fixtures"]
 
@@ -113,7 +116,7 @@ def origins(operation: str, before: list[Value], after: list[Value], **facts: ob
         ranks.append(Rank([Step(2, 2, communications=[Communication(operation, tensors, **facts)])], []))
     call = Call("program", "program.py", 1, len(ranks), None, ranks)
     recording = Recording("program", {}, {}, [call], [])
-    (move,) = rank_table(Trace({"program.py": LOOPS}, {"program.py": frozenset()}, ()), recording)["moves"]
+    (move,) = rank_table(Course(Trace({"program.py": LOOPS}, {"program.py": frozenset()}, ())), recording)["moves"]
     return [row[3][0][2] if row[3] else None for row in move["ranks"]]
 
 
@@ -157,7 +160,7 @@ def table_of(*variables: dict[str, Value]) -> dict:
     ranks = [Rank([Step(2, 2, changed=changed)], []) for changed in variables]
     call = Call("program", "program.py", 1, len(ranks), None, ranks)
     trace = Trace({"program.py": LOOPS}, {"program.py": frozenset()}, ())
-    return rank_table(trace, Recording("program", {}, {}, [call], []))
+    return rank_table(Course(trace), Recording("program", {}, {}, [call], []))
 
 
 def test_equal_tensors_on_the_ranks_own_gpus_are_one_value() -> None:
@@ -214,3 +217,117 @@ def test_building_the_page_reads_no_torch(lesson: Path) -> None:
     code = "import sys, trace_page.__main__ as m; m.main(['exchange', '--no-record']); sys.exit('torch' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     assert subprocess.run([sys.executable, "-c", code], cwd=lesson, env=environment).returncode == 0
+
+
+# The steps of all ranks in one order
+
+PIPELINE = """def program(rank):
+    start()
+    for turn in range(3):
+        if rank > 0:
+            recv(turn)
+        work()
+        if rank < 2:
+            send(turn)
+    end()
+"""
+
+
+def stage(rank: int, operations: tuple[str, str] = ("send", "recv")) -> Rank:
+    """What one of three stages executes of PIPELINE."""
+    send, receive = operations
+    steps = [Step(1, 1), Step(2, 2)]
+    for _ in range(3):
+        steps += [Step(3, 3), Step(4, 4)]
+        if rank > 0:
+            steps.append(Step(5, 5, communications=[Communication(receive, [], peer=rank - 1)]))
+        steps += [Step(6, 6), Step(7, 7)]
+        if rank < 2:
+            steps.append(Step(8, 8, communications=[Communication(send, [], peer=rank + 1)]))
+    return Rank([*steps, Step(3, 3), Step(9, 9)], [])
+
+
+def call_of(*ranks: Rank) -> Call:
+    return Call("program", "program.py", 1, len(ranks), None, [*ranks])
+
+
+def assert_each_rank_keeps_its_order(call: Call, source: str) -> None:
+    """Every step of every rank is there once, in that rank's order, and the last step shows where a rank is."""
+    merged = merge(call, source)
+    for rank, notes in enumerate(call.ranks):
+        turns = [(step.line, step.turns[rank]) for step in merged]
+        own = [(line, turn.first) for line, turn in turns if turn.first >= 0]
+        assert own == [(step.line, index) for index, step in enumerate(notes.steps)]
+        last = -1
+        for line, turn in turns:
+            last = turn.first if turn.first >= 0 else last
+            assert turn.last == last
+            assert turn.first != NEVER or line not in [step.line for step in notes.steps]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_order_of_all_ranks_is_that_of_each(seed: int) -> None:
+    ranks = [[line for line, _ in executed(random.Random(100 * seed + rank))] for rank in range(3)]
+    call = call_of_lines(*ranks)
+    assert_each_rank_keeps_its_order(call, LOOPS)
+    # Lines outside branches are executed by all ranks in the same turns: nothing may separate them.
+    alone = [step.line for step in merge(call, LOOPS) if not all(turn.first >= 0 for turn in step.turns)]
+    assert set(alone) <= {4, 7}
+
+
+@pytest.mark.parametrize("operations", [("send", "recv"), ("isend", "irecv")])
+def test_a_send_comes_before_its_receive(operations: tuple[str, str]) -> None:
+    call = call_of(*[stage(rank, operations) for rank in range(3)])
+    assert_each_rank_keeps_its_order(call, PIPELINE)
+    sent, received = [0, 0], [0, 0]
+    for step in merge(call, PIPELINE):
+        for rank, turn in enumerate(step.turns):
+            if turn.first >= 0 and step.line == 5:
+                received[rank - 1] += 1
+                assert received[rank - 1] <= sent[rank - 1]
+        for rank, turn in enumerate(step.turns):
+            if turn.first >= 0 and step.line == 8:
+                sent[rank] += 1
+    assert received == sent == [3, 3]
+
+
+def test_a_stage_works_on_its_second_micro_batch_while_the_next_has_the_first() -> None:
+    call = call_of(*[stage(rank) for rank in range(3)])
+
+    def turn_of(rank: int, last: int) -> int:
+        return sum(step.line == 6 for step in call.ranks[rank].steps[: last + 1])
+
+    assert (2, 1) in {
+        (turn_of(0, step.turns[0].last), turn_of(1, step.turns[1].last)) for step in merge(call, PIPELINE)
+    }
+    assert [turn.first >= 0 for turn in merge(call, PIPELINE)[-1].turns] == [True] * 3, "they end together"
+
+
+def started(operation: str, peer: int) -> Communication:
+    return Communication(operation, [], peer=peer, asynchronous=True)
+
+
+def test_receives_that_are_posted_before_the_sends_are_one_step() -> None:
+    notes = ((2, "irecv"), (3, "isend"))
+    posted = [[Step(n, n, communications=[started(operation, peer)]) for n, operation in notes] for peer in (1, 0)]
+    source = "def program():\n    receive()\n    send()\n"
+    call = call_of(*[Rank([Step(1, 1), *steps], []) for steps in posted])
+    assert [step.line for step in merge(call, source)] == [1, 2, 3]
+
+
+def test_ranks_that_exchange_in_one_statement_do_so_in_one_step() -> None:
+    both = [
+        Rank([Step(1, 1), Step(2, 2, communications=[started("isend", peer), started("irecv", peer)])], [])
+        for peer in (1, 0)
+    ]
+    assert len(merge(call_of(*both), "def program():\n    exchange()\n")) == 2
+
+
+def test_the_course_has_the_lines_that_rank_0_does_not_execute(exchange: Trace, recording: Recording) -> None:
+    course = join(exchange, recording)
+    receive = next(n for n, line in enumerate(exchange.files["exchange.py"].split("\n"), 1) if "dist.recv(" in line)
+    (number,) = [n for n, step in enumerate(course.trace.steps) if step.here.line == receive]
+    _, (other, own) = course.recorded[number]
+    assert other.first == NEVER and recording.calls[0].ranks[1].steps[own.first].line == receive
+    for traced, shown in enumerate(course.traced):
+        assert course.trace.steps[shown].here.function == exchange.steps[traced].here.function

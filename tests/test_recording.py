@@ -22,11 +22,12 @@ import torch.distributed as dist
 from recording_checks import array, call_of, communications, line_of, steps_at
 from torch import nn
 
-from trace_page import rank_values
-from trace_page.rank_tracer import RankTracer
-from trace_page.rank_values import ValueReader
-from trace_page.record import RecordingError, record
-from trace_page.recording import Rank, Recording, load_recording, save_recording, source_digest
+from trace_page.errors import RecordingError
+from trace_page.read.recording import load_recording
+from trace_page.record import rank_values, record
+from trace_page.record.rank_tracer import RankTracer
+from trace_page.record.rank_values import ValueReader
+from trace_page.record.recording import Rank, Recording, save_recording, source_digest
 
 TESTS = Path(__file__).parent
 PROGRAM = TESTS / "recording_program.py"

@@ -16,10 +16,11 @@ from recording_checks import array, call_of, communications, line_of
 from torch.nn.functional import gelu
 
 import lecture_07
-from trace_page.ranks import align
+from trace_page.read.alignment import align
+from trace_page.read.recording import load_recording
+from trace_page.read.trace import load_trace
 from trace_page.record import record
-from trace_page.recording import Call, Rank, Recording, Value, load_recording
-from trace_page.trace import load_trace
+from trace_page.record.recording import Call, Rank, Recording, Value
 
 ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "var" / "traces"

@@ -4,10 +4,17 @@ import argparse
 import sys
 from pathlib import Path
 
+from .draw.page import TRACES, write_page
 from .errors import exit_code
-from .page import TRACES, write_page
+from .read.trace import load_trace
 from .record import record_lecture
-from .trace import load_trace
+
+
+def _check_what_is_there(lecture: str) -> None:
+    """Say what is wrong with the trace before the run, not after. There may be none if there is a program to run."""
+    trace, source = Path(TRACES, f"{lecture}.json"), Path(*lecture.split(".")).with_suffix(".py")
+    if trace.exists() or not source.exists():
+        load_trace(trace, Path())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m trace_page",
         description="Run LECTURE on its real ranks, which writes var/traces/LECTURE_stdout.txt and _recording.json; "
-        "build var/traces/LECTURE.html from these and var/traces/LECTURE.json (python -m edtrace.execute -m LECTURE). "
+        "build var/traces/LECTURE.html from these and var/traces/LECTURE.json (python -m edtrace.execute -m LECTURE); "
+        "without that trace, the narration is that of a pass over main(). "
         "Run it where the sources are.",
     )
     parser.add_argument("--no-record", action="store_true", help="build from the log and recording that are there")
@@ -25,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def build() -> None:
         if not options.no_record:
-            load_trace(Path(TRACES, f"{lecture}.json"), Path())  # Say what is wrong with it before the run, not after
+            _check_what_is_there(lecture)
             record_lecture(lecture)
         print(write_page(Path(), lecture))
 

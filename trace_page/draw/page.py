@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,16 +11,22 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from .errors import InputError
-from .log import Log, Output, load_log, recorded_log
-from .ranks import rank_table
-from .recording import Recording, load_recording
-from .render import Renderer
-from .source import Outline, code_lines, outline
+from ..errors import InputError
+from ..read.course import Course, join
+from ..read.log import Log, Output, load_log, recorded_log
+from ..read.main_pass import trace_main
+from ..read.recording import load_recording
+from ..read.source import Outline, code_lines, outline
+from ..read.trace import Trace, load_trace
+from ..record.recording import Recording
+from .blocks import Definition, definitions_in, first_calls
+from .narration import Renderer
+from .rank_table import rank_table
+from .scripts import bundle
 from .steps import animated_parts, step_table, to_script_json
-from .trace import Trace, load_trace
+from .terminal import terminal_text
 
-HERE = Path(__file__).parent
+BROWSER = Path(__file__).parents[1] / "browser"
 TRACES = "var/traces"
 """Where traces, logs and pages lie, relative to the sources."""
 
@@ -55,11 +62,12 @@ class Line:
 
 @dataclass
 class OutputRow:
-    """All that one rank printed at one print: texts, each with the recorded step that printed it, if any."""
+    """All that one rank printed at one print: texts, each with the recorded step that printed it, if any, and the step
+    of the page that it appears at."""
 
     rank: int | None
     colour: int
-    texts: list[tuple[str, str]]
+    texts: list[tuple[Markup, str, int | None]]
 
 
 @dataclass
@@ -73,6 +81,21 @@ class Row:
     callers: list[tuple[Markup, int]] = field(default_factory=list)
     outputs: list[OutputRow] = field(default_factory=list)
     remark: str = ""
+    blocks: list["Block"] = field(default_factory=list)
+    home: str = ""
+    """Of a row without lines: the id of the block whose place in the file this is."""
+
+
+@dataclass
+class Block:
+    """A function or class below the line that first calls it, at the step that does."""
+
+    id: str
+    name: str
+    at: int
+    rows: list[Row]
+    caller: Markup
+    line: int
 
 
 @dataclass
@@ -92,8 +115,12 @@ def write_page(root: Path, lecture: str) -> str:
     Raises InputError when trace, sources or log cannot be used.
     """
     traces = root / TRACES
-    trace = load_trace(traces / f"{lecture}.json", root)
-    log, recording = load_run(traces, lecture, root, trace)
+    recording, refused = load_lecture_recording(traces / f"{lecture}_recording.json", root)
+    if recording is None or (traces / f"{lecture}.json").exists():
+        trace = load_trace(traces / f"{lecture}.json", root)
+    else:
+        trace = trace_main(recording, root)
+    log = load_lecture_log(traces / f"{lecture}_stdout.txt", recording, trace)
     html = build_page(lecture, root, trace, log, recording).encode("utf-8", "backslashreplace")  # lone surrogates
     target = traces / f"{lecture}.html"
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
@@ -107,41 +134,59 @@ def write_page(root: Path, lecture: str) -> str:
     else:
         told = f"{sum(map(len, log.outputs.values()))} outputs placed, {len(log.other)} lines of no print"
     if recording is None:
-        told += f", no {lecture}_recording.json, so the values are rank 0's"
-    return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} steps, {told}"
+        told += f", {refused or f'no {lecture}_recording.json'}, so the values are rank 0's"
+    return f"wrote {TRACES}/{target.name}: {len(html) / 1000:.0f} kB, {len(trace.steps)} traced steps, {told}"
 
 
-def load_run(traces: Path, lecture: str, root: Path, trace: Trace) -> tuple[Log | None, Recording | None]:
-    """The log and the recording of a real run of a lecture, as far as they are in `traces`.
+def load_lecture_recording(path: Path, root: Path) -> tuple[Recording | None, str]:
+    """The recording at `path`, if there is one; else what is there instead.
 
-    Raises InputError when they cannot be used or belong to another source.
+    Raises InputError when it cannot be used or belongs to another source.
     """
-    log_path, recording_path = traces / f"{lecture}_stdout.txt", traces / f"{lecture}_recording.json"
     try:
-        recording = load_recording(recording_path)
+        recording = load_recording(path)
     except FileNotFoundError:
-        return load_log(log_path, trace.files), None
+        return None, ""
     except ValueError as error:
+        if _is_trace(path):
+            return None, f"{path.name} is a trace, not a recording"
         raise InputError(str(error)) from None
     if stale := recording.stale_files(root):
-        again = f"record it again with python -m trace_page.record {lecture}"
-        raise InputError(f"{recording_path} is a recording of another {', '.join(stale)}: {again}")
-    return recorded_log(log_path, recording, trace.files), recording
+        again = f"record it again with python -m trace_page.record {recording.module}"
+        raise InputError(f"{path} is a recording of another {', '.join(stale)}: {again}")
+    return recording, ""
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether the file is what edtrace writes, of a lecture whose name ends as that of a recording."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and "steps" in data and "calls" not in data
+
+
+def load_lecture_log(path: Path, recording: Recording | None, trace: Trace) -> Log | None:
+    """The log of the run; without a recording there may be none. Raises InputError when it cannot be used."""
+    if recording is None:
+        return load_log(path, trace.files)
+    return recorded_log(path, recording, trace.files)
 
 
 def build_page(
     lecture: str, root: Path, trace: Trace, log: Log | None = None, recording: Recording | None = None
 ) -> str:
     """The page as HTML; the same inputs give the same bytes."""
-    ranks = rank_table(trace, recording) if recording else None
-    builder = _Builder(root, trace, log)
-    files = [(path, *_split_preamble(builder.rows(path))) for path in trace.files]
+    course = join(trace, recording)
+    trace = course.trace
+    ranks = rank_table(course, recording) if recording else None
+    builder = _Builder(root, course, log)
+    files = builder.files()
     contents = builder.contents()
-    style = (HERE / "page.css").read_text(encoding="utf-8") + builder.style()
-    script = (HERE / "page.js").read_text(encoding="utf-8")
-    ranks_script = (HERE / "ranks.js").read_text(encoding="utf-8")
+    style = (BROWSER / "style.css").read_text(encoding="utf-8") + builder.style()
+    script = bundle()
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string((HERE / "page.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string((BROWSER / "template.html.j2").read_text(encoding="utf-8"))
     return template.render(
         title=contents[0].title if contents and not contents[0].is_code else lecture,
         lecture=lecture,
@@ -149,14 +194,13 @@ def build_page(
         files=files,
         log=log,
         log_name=f"{lecture}_stdout.txt",
-        other=builder.unplaced(),
+        other=[terminal_text(text) for text in builder.unplaced()],
         steps=len(trace.steps),
-        table=Markup(to_script_json(step_table(trace, builder.standing_rows, set(ranks["steps"]) if ranks else set()))),
+        communicates=bool(course.communications),
+        table=Markup(to_script_json(step_table(course, builder.standing_rows))),
         ranks=Markup(to_script_json(ranks)) if ranks else None,
         world_size=max((call.world_size for call in recording.calls), default=0) if recording else 0,
         colours=COLOURS,
-        ranks_script=Markup(ranks_script),
-        ranks_hash=_hash(ranks_script),
         style=Markup(style),
         early=Markup(EARLY_SCRIPT),
         script=Markup(script),
@@ -171,8 +215,16 @@ def _hash(text: str) -> str:
 
 
 class _Builder:
-    def __init__(self, root: Path, trace: Trace, log: Log | None) -> None:
-        self.trace, self.log = trace, log
+    def __init__(self, root: Path, course: Course, log: Log | None) -> None:
+        trace = self.trace = course.trace
+        self.log = log
+        # When each rank executes each of its recorded steps: what it prints appears then.
+        self.printed_at = {
+            f"{call}.{rank}.{turn.first}": number
+            for number, (call, turns) in course.recorded.items()
+            for rank, turn in enumerate(turns)
+            if turn.first >= 0
+        }
         self.paths = list(trace.files)
         self.outline: Outline = outline(trace.files)
         self.first_step: dict[Place, int] = {}
@@ -182,6 +234,11 @@ class _Builder:
         uses = {place: self.link(*target) or "" for place, target in self.outline.uses.items()}
         self.code = {path: code_lines(path, source, uses) for path, source in trace.files.items()}
         self.groups = self._group_renderings()
+        # In order of execution, which is that of the page: no heading may skip a level.
+        self.said = {
+            place: [said for number, _ in says for said in self._said(*place, number)]
+            for place, says in self.groups.items()
+        }
         self.placed: set[Place] = set()
         self.standing_rows: dict[str, dict[int, int]] = {path: {} for path in self.paths}
 
@@ -211,6 +268,36 @@ class _Builder:
                 groups.setdefault((path, first), {}).setdefault(repr(step.renderings), (number, line))
         return {place: list(found.values()) for place, found in groups.items()}
 
+    def files(self) -> list[tuple[str, list[Row], list[Row]]]:
+        """Each file as its path, the rows of its preamble and the others, in the order in which they happen."""
+        definitions = definitions_in(self.trace)
+        parts = {}
+        for path in self.paths:
+            heads = [definition.first for definition in definitions if definition.path == path]
+            parts[path] = _split_preamble(self.rows(path), heads)
+        self._put_blocks(definitions, {path: rows for path, (_, rows) in parts.items()})
+        return [(path, *part) for path, part in parts.items()]
+
+    def _put_blocks(self, definitions: list[Definition], rows: dict[str, list[Row]]) -> None:
+        """Move each definition below the row of the line that first calls it; an empty row keeps its place."""
+        row_of = {(path, row.lines[0].number): row for path, found in rows.items() for row in found}
+        moved = []
+        for definition, call in first_calls(self.trace, definitions).items():
+            path, line = call.place
+            _, last = self.outline.statement.get(call.place, (line, line))
+            below = row_of.get((path, self.standing_rows[path].get(last, last)))
+            own = [row for row in rows[definition.path] if row.lines and definition.first <= row.lines[0].number]
+            own = [row for row in own if row.lines[0].number <= definition.last]
+            if below is not None and own:
+                link = self.link(path, line) or Markup("")
+                block = Block(f"B{own[0].id}", definition.name, call.step, own, link, line)
+                start = rows[definition.path].index(own[0])
+                home = Row(f"H{own[0].id}", own[0].at, [], home=block.id)
+                rows[definition.path][start : start + len(own)] = [home]
+                moved.append((below, block))
+        for below, block in moved:
+            below.blocks.append(block)
+
     def rows(self, path: str) -> list[Row]:
         """All rows of a file, in its order."""
         hidden = self.trace.hidden_lines[path]
@@ -227,7 +314,7 @@ class _Builder:
                 at = min(steps, default=None)
                 row = Row(self.id(path, shown[0]), at, [self._line(path, number) for number in shown])
                 if says:
-                    row.said = [said for step, _ in says for said in self._said(path, first, step)]
+                    row.said = self.said[path, first]
                 row.callers = [(self.link(*place) or Markup(""), place[1]) for place in self._callers(path, line)]
                 result.append(row)
                 for number in numbers:
@@ -317,7 +404,16 @@ class _Builder:
             row.remark = f"Its lines in the log look like those of line {self.log.alike[place][1]} and are shown there."
         elif not outputs and place in self.first_step:
             row.remark = "The log has no line of this print."
-        row.outputs += _by_rank(outputs)
+        row.outputs += self._by_rank(outputs)
+
+    def _by_rank(self, outputs: list[Output]) -> list[OutputRow]:
+        """One row a rank, in order of rank, each with its lines in order of the log."""
+        rows: dict[int | None, OutputRow] = {}
+        for output in outputs:
+            text = (terminal_text(output.text), output.at, self.printed_at.get(output.at))
+            colour = -1 if output.rank is None else output.rank % COLOURS
+            rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append(text)
+        return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)
 
     def unplaced(self) -> list[str]:
         """The lines of the log that stand under no print of the page."""
@@ -332,8 +428,9 @@ class _Builder:
         """Main's own headings and the functions it calls, in order of execution; below each, what it leads through."""
         sections: list[Section] = []
         known: dict[object, Section] = {}
+        executing = {(step.here.path, step.here.function) for step in self.trace.steps}
         for step in self.trace.steps:
-            frames = [frame for frame in step.stack if frame.path in self.paths]
+            frames = [frame for frame in step.stack if (frame.path, frame.function) in executing]
             section = self._function(known, sections, frames[1].path, frames[1].function) if len(frames) > 1 else None
             if section is not None and len(frames) > 2:
                 self._function(known, section.parts, frames[2].path, frames[2].function)
@@ -374,16 +471,11 @@ def _introduces(text: str) -> bool:
     return not text.strip() or text.lstrip().startswith(("#", "@"))
 
 
-def _split_preamble(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """The docstring, imports and settings at the top of a file, which the page folds, and the rest."""
+def _split_preamble(rows: list[Row], heads: list[int]) -> tuple[list[Row], list[Row]]:
+    """The docstring, imports and settings at the top of a file, which the page folds, and the rest, which begins with
+    the definition that is first executed; `heads` are the first lines of all definitions."""
     first = next((index for index, row in enumerate(rows) if any(line.address for line in row.lines)), 0)
+    head = max((head for head in heads if rows and head <= rows[first].lines[0].number), default=None)
+    while head is not None and first and rows[first - 1].lines[0].number >= head:
+        first -= 1
     return rows[:first], rows[first:]
-
-
-def _by_rank(outputs: list[Output]) -> list[OutputRow]:
-    """One row a rank, in order of rank, each with its lines in order of the log."""
-    rows: dict[int | None, OutputRow] = {}
-    for output in outputs:
-        colour = -1 if output.rank is None else output.rank % COLOURS
-        rows.setdefault(output.rank, OutputRow(output.rank, colour, [])).texts.append((output.text, output.at))
-    return sorted(rows.values(), key=lambda row: -1 if row.rank is None else row.rank)

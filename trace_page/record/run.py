@@ -25,7 +25,14 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from trace_page.errors import RecordingError, exit_code
-from trace_page.recording import Call, Location, ParentPrint, Recording, load_recording, save_recording, source_digest
+from trace_page.record.recording import (
+    Call,
+    Location,
+    ParentPrint,
+    Recording,
+    save_recording,
+    source_digest,
+)
 
 STARTERS = ("spawn", "start_processes")
 """The functions of torch.multiprocessing that start ranks. `spawn` itself calls the other one by another name."""
@@ -33,7 +40,10 @@ STARTERS = ("spawn", "start_processes")
 GRACE = 3.0
 """Seconds that an interrupted run has for ending by itself."""
 
-RUN = "import sys; from trace_page.record import run_recorded; run_recorded(*sys.argv[1:])"
+PACKAGE = Path(__file__).resolve().parents[1]
+"""What records: its frames are none of the program's."""
+
+RUN = "import sys; from trace_page.record.run import run_recorded; run_recorded(*sys.argv[1:])"
 
 
 def record(module_name: str, directory: Path, log_path: Path, recording_path: Path) -> Recording:
@@ -44,7 +54,7 @@ def record(module_name: str, directory: Path, log_path: Path, recording_path: Pa
     directory, log_path, recording_path = (Path(path).resolve() for path in (directory, log_path, recording_path))
     for path in (log_path, recording_path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    package_parent = str(Path(__file__).resolve().parent.parent)
+    package_parent = str(PACKAGE.parent)
     search_path = os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH")]))
     new_log = log_path.with_name(f".{log_path.name}.{os.getpid()}")
     try:
@@ -55,7 +65,7 @@ def record(module_name: str, directory: Path, log_path: Path, recording_path: Pa
                 env=os.environ | {"PYTHONPATH": search_path, "PYTHONIOENCODING": "utf-8"},
                 stdout=log,
             )
-            recording = load_recording(Path(notes) / "recording.json")
+            recording = pickle.loads((Path(notes) / "recording").read_bytes())
             save_recording(recording, recording_path)
         new_log.replace(log_path)
     finally:
@@ -100,7 +110,7 @@ class RecordedProgram:
 
     def __call__(self, rank: int, *args: object) -> None:
         # Not above: the program's own imports come first in each rank, as in a plain run.
-        from trace_page.rank_tracer import RankTracer, device_name
+        from trace_page.record.rank_tracer import RankTracer, device_name
 
         tracer = RankTracer(self._function)
         notes = (tracer.run(rank, *args), tracer.backend, device_name())
@@ -108,7 +118,7 @@ class RecordedProgram:
 
 
 def run_recorded(module_name: str, directory: str, notes: str) -> None:
-    """The recorded run's own process: run the program and write recording.json into the directory `notes`."""
+    """The recorded run's own process: run the program and leave its recording in the directory `notes`."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path.insert(0, directory)
     module = importlib.import_module(module_name)
@@ -119,7 +129,7 @@ def run_recorded(module_name: str, directory: str, notes: str) -> None:
     with run.watching():
         module.main()
     sys.stdout.flush()
-    save_recording(run.recording(module), Path(notes) / "recording.json")
+    (Path(notes) / "recording").write_bytes(pickle.dumps(run.recording(module)))
 
 
 def _end_with_parent() -> None:
@@ -210,7 +220,7 @@ class _Run:
     def _path_of(self, file: str | None) -> str | None:
         """The path of one of the program's own files relative to its directory; None for any other file."""
         path = Path(file).resolve() if file else None
-        if path is None or not path.is_relative_to(self._directory) or path.is_relative_to(Path(__file__).parent):
+        if path is None or not path.is_relative_to(self._directory) or path.is_relative_to(PACKAGE):
             return None
         return None if "site-packages" in path.parts else path.relative_to(self._directory).as_posix()
 
@@ -252,7 +262,3 @@ def main() -> int:
     parser.add_argument("module", help="name of the program, for example lecture_07")
     name = parser.parse_args().module.removesuffix(".py")
     return exit_code(lambda: record_lecture(name))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .errors import InputError
-from .recording import Recording
+from ..errors import InputError
+from ..record.recording import Recording
 
 Place = tuple[str, int]
 """Path and line (from 1) of a print."""

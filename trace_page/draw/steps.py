@@ -5,9 +5,10 @@ The result is one JSON object of arrays indexed by step (line, call, …) and ta
 
 import json
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
-from .trace import Json, Step, Trace
+from ..read.course import Course
+from ..read.trace import Json, Step
 
 WHOLE = 8
 HEAD, TAIL = 4, 2
@@ -20,16 +21,18 @@ MAX_TEXT = 400
 """A longer string is shown by its first MAX_TEXT characters."""
 
 
-def step_table(trace: Trace, rows: dict[str, dict[int, int]], recorded: Set[int] = frozenset()) -> dict[str, Json]:
-    """The table for page.js.
+def step_table(course: Course, rows: dict[str, dict[int, int]]) -> dict[str, Json]:
+    """The table for the page's script.
 
     `rows` says for lines that have no row of their own on the page (within a statement that is shown as narration, or
-    hidden) which line's row stands for them; `recorded` are the steps that ranks.js can show. Fields, per step:
+    hidden) which line's row stands for them. Fields, per step:
     `file`, `line`, `call`; `overNext`, `overBack`, `out`: the step that the control leads to, or -1. `calls`: frames as
     [file, line, function] (file -1: not on the page), `recorded` if any of its steps is, and `values`: per inspected
     name the steps at which it changed and, for each, an index into `values` or -1 for cleared.
-    `parts`: for steps that make k > 1 renderings under @animate, k.
+    `parts`: for steps that make k > 1 renderings under @animate, k. `traced`: for each step of edtrace's trace the step
+    here, absent if they are the same. `communications`: the steps at which something moves between ranks.
     """
+    trace, recorded = course.trace, course.recorded
     paths = list(trace.files)
     depths = [len(step.stack) for step in trace.steps]
     calls: dict[tuple, int] = {}
@@ -65,6 +68,8 @@ def step_table(trace: Trace, rows: dict[str, dict[int, int]], recorded: Set[int]
         "overBack": _nearest(depths, allow_equal=True, backwards=True),
         "out": _nearest(depths, allow_equal=False),
         "rows": [rows[path] for path in paths],
+        "communications": course.communications,
+        **({"traced": course.traced} if recorded else {}),
         "parts": {number: parts for number, step in enumerate(trace.steps) if (parts := animated_parts(step)) > 1},
     }
 

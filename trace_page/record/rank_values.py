@@ -1,4 +1,4 @@
-"""What a rank notes of its variables: small values whole, large ones as a summary (see `trace_page.recording`)."""
+"""What a rank notes of its variables: small values whole, large ones as a summary (see `recording.py`)."""
 
 import dataclasses
 import enum
@@ -10,10 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
-from trace_page.recording import FIRST_ELEMENTS, MAX_DEPTH, MAX_ITEMS, MAX_TEXT, READ_TENSOR, WHOLE_TENSOR, Value
+from trace_page.record.recording import FIRST_ELEMENTS, MAX_DEPTH, MAX_ITEMS, MAX_TEXT, READ_TENSOR, WHOLE_TENSOR, Value
 
 ADDRESS = re.compile(r"\s*(?:\bat )?\b0x[0-9a-fA-F]+")
+NOT_IN_GROUP = getattr(getattr(dist, "GroupMember", None), "NON_GROUP_MEMBER", None)
+"""What `new_group` returns to a rank outside the group: an int, known by its identity."""
+
 LARGEST_INT = 2**53
 """Beyond it a reader whose numbers are doubles would round."""
 
@@ -53,6 +57,8 @@ class ValueReader:
         if value is None or kind is bool:
             return value
         if kind is int:
+            if value is NOT_IN_GROUP:
+                return {"type": type_name(value), "repr": "not in this group"}
             return value if abs(value) <= LARGEST_INT else {"type": "int", "repr": _shortened(str(value))}
         if kind is float:
             return value if math.isfinite(value) else {"type": "float", "value": str(value)}
@@ -100,6 +106,9 @@ class ValueReader:
 
     def _read_container(self, value: object, depth: int) -> Value:
         name = type_name(value)
+        if isinstance(value, dist.ProcessGroup):
+            ranks = ", ".join(map(str, dist.get_process_group_ranks(value)))
+            return {"type": name, "repr": f"process group of ranks {ranks}"}
         if isinstance(value, np.generic):
             return self.read(value.item(), depth)
         if isinstance(value, torch.nn.Module):

@@ -11,8 +11,8 @@ from types import CodeType, FrameType
 import torch
 import torch.distributed as dist
 
-from trace_page.rank_values import ValueReader
-from trace_page.recording import Communication, Print, Rank, Step, TensorArgument, Value
+from trace_page.record.rank_values import ValueReader
+from trace_page.record.recording import Communication, Print, Rank, Step, TensorArgument, Value
 
 ROLES = {
     "broadcast": {"tensor": "both"},

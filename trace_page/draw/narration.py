@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import nh3
 from latex2mathml.converter import convert as mathml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -17,11 +18,31 @@ from markupsafe import Markup, escape
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from PIL import Image, UnidentifiedImageError
 
-from .source import code_lines
-from .trace import Rendering
+from ..read.source import code_lines
+from ..read.trace import Rendering
 
 MAX_VIDEO_BYTES = 256 * 1024
 """A longer video is linked, not embedded: the page must stay small enough to commit and to mail."""
+
+WIDE = 700
+"""Pixels; a narrower picture is shown whole on a phone."""
+
+ALLOWED_HTML = {
+    **dict.fromkeys(("b", "br", "del", "details", "em", "i", "ins", "kbd", "mark", "s", "small", "strong"), set()),
+    **dict.fromkeys(("sub", "summary", "sup", "u", "wbr"), set()),
+    "font": {"color"},
+}
+"""HTML that narration may have, as edtrace's viewer renders it: tags and their attributes."""
+
+HTML_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+MARKDOWN_TAGS = set("a blockquote code div h1 h2 h3 h4 h5 h6 hr li ol p pre span table tbody td th thead tr ul".split())
+"""What markdown is made of on the page."""
+
+OWN_HTML = re.compile(
+    r'<math\b.*?</math>|<pre class="verbatim".*?</pre>|<span class="wide".*?</span>|<img\b[^>]*>', re.DOTALL
+)
+"""Pieces that the renderer has made itself, with more than narration may have."""
 
 UNITLESS = {"fontWeight", "lineHeight", "opacity", "flex", "order", "zIndex"}
 
@@ -41,10 +62,12 @@ class Renderer:
         self.anchor = anchor
         self.styles: dict[str, str] = {}
         self._heading_level = 1
-        self._markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+        self._markdown = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
         self._markdown.use(dollarmath_plugin, renderer=_math, allow_space=False, allow_digits=False)
         self._markdown.validateLink = lambda url: self.address(url) is not None
         self._markdown.normalizeLink = lambda url: self.address(url) or url
+        self._markdown.add_render_rule("html_inline", self._html)
+        self._markdown.add_render_rule("html_block", self._html)
         self._markdown.add_render_rule("fence", self._fence)
         self._markdown.add_render_rule("code_block", self._fence)
         self._markdown.add_render_rule("image", self._markdown_image)
@@ -136,7 +159,19 @@ class Renderer:
                 token.tag = f"h{self._heading_level}"
             elif token.type in ("th_open", "td_open") and "style" in token.attrs:
                 token.attrs["class"] = str(token.attrs.pop("style")).split(":")[1]
-        return Markup(self._markdown.renderer.render(tokens, self._markdown.options, env))
+        html = self._markdown.renderer.render(tokens, self._markdown.options, env)
+        has_html = any(token.type == "html_block" for token in tokens) or any(
+            child.type == "html_inline" for token in tokens for child in token.children or []
+        )
+        return Markup(_balanced(html) if has_html else html)
+
+    def _html(self, tokens: Sequence[Token], index: int, *_: object) -> str:
+        """HTML in narration: allowed tags with their allowed attributes; what has any other tag is text."""
+        content = tokens[index].content
+        if set(map(str.lower, re.findall(r"<\s*[/!?]?\s*([\w-]*)", content))) <= set(ALLOWED_HTML):
+            return HTML_TAG.sub(lambda tag: _clean_tag(tag[0]), content)
+        text = escape(content.rstrip("\n"))
+        return f"<p>{text}</p>" if tokens[index].type == "html_block" else str(text)
 
     def headings(self, rendering: Rendering) -> list[tuple[int, str]]:
         """Level and plain text of each heading in a rendering."""
@@ -144,7 +179,10 @@ class Renderer:
             return []
         tokens = self._markdown.parse(_text(rendering.data))
         return [
-            (int(token.tag[1]), "".join(child.content for child in inline.children or []))
+            (
+                int(token.tag[1]),
+                "".join(child.content for child in inline.children or [] if child.type != "html_inline"),
+            )
             for token, inline in zip(tokens, tokens[1:], strict=False)
             if token.type == "heading_open"
         ]
@@ -219,16 +257,18 @@ class Renderer:
             return _missing(f"The picture {path} cannot be shown: {error.strerror}.")
         if kind is None or not kind.startswith("image/"):
             return _missing(f"{path} cannot be shown: its name is not that of a picture.")
-        size = Markup("")
+        size, wide = Markup(""), False
         if kind != "image/svg+xml":
             try:
                 with Image.open(self.root / path) as picture:
-                    size = Markup(' width="{}" height="{}"').format(*picture.size)
+                    size, wide = Markup(' width="{}" height="{}"').format(*picture.size), picture.width >= WIDE
                     alt = alt or str(picture.info.get("Description", ""))
             except (UnidentifiedImageError, OSError) as error:
                 return _missing(f"The picture {path} cannot be shown: {error}.")
         alt = alt or re.sub(r"[-_]+", " ", name.rsplit(".", 1)[0])
-        return Markup('<img src="{}" alt="{}"{}>').format(_data_url(kind, content), alt, size)
+        html = Markup('<img src="{}" alt="{}"{}>').format(_data_url(kind, content), alt, size)
+        # On a narrow screen a wide figure is moved sideways: made smaller, its captions could not be read.
+        return Markup('<span class="wide" tabindex="0">{}</span>').format(html) if wide else html
 
     def _video(self, path: str) -> Markup:
         name = posixpath.basename(path)
@@ -260,6 +300,35 @@ class Renderer:
             return html
         name = self.styles.setdefault(rules, f"s{len(self.styles)}")
         return Markup('<div class="{}">{}</div>').format(name, html)
+
+
+def _clean_tag(tag: str) -> str:
+    """An opening or closing tag with what is allowed of it."""
+    name = re.match(r"</?([a-zA-Z]+)", tag)
+    if name is None or tag.startswith("</"):
+        return tag
+    attributes = {allowed: set(names) for allowed, names in ALLOWED_HTML.items()}
+    return nh3.clean(tag, tags=set(ALLOWED_HTML), attributes=attributes).removesuffix(f"</{name[1].lower()}>")
+
+
+def _balanced(html: str) -> str:
+    """Narration that has HTML of its own, with each tag closed where it belongs: none may reach beyond it."""
+    own: list[str] = []
+
+    def keep(found: re.Match) -> str:
+        own.append(found[0])
+        return PLACEHOLDER.format(f"own{len(own) - 1}")
+
+    html = OWN_HTML.sub(keep, html)
+    attributes = {tag: set(names) for tag, names in ALLOWED_HTML.items() if names} | {
+        "*": {"class", "tabindex"},
+        "a": {"href"},
+        "ol": {"start"},
+    }
+    html = nh3.clean(html, tags=set(ALLOWED_HTML) | MARKDOWN_TAGS, attributes=attributes, link_rel=None)
+    for index, piece in enumerate(own):
+        html = html.replace(PLACEHOLDER.format(f"own{index}"), piece)
+    return html
 
 
 def _is_verbatim(item: Rendering) -> bool:

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from pygments.lexers import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 
-from .errors import InputError
+from ..errors import InputError
 
 Place = tuple[str, int]
 

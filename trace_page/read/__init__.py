@@ -1,0 +1,1 @@
+"""What reads traces, recordings, logs and sources, checks them, and joins them to one course of steps."""
