@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Queue
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ["lecture_07.py", "gpu_util.py", "lecture_util.py", "rank_util.py", "spawn_util.py"]
+MODULES = ["lecture_07.py", "gpu_util.py", "lecture_util.py", "rank_util.py", "spawn_util.py", "server_util.py"]
 COPIED = [*MODULES, "pyproject.toml", "tests", "images", "var", "trace_page"]
 NUM_WORKERS = 2
 TIMEOUT = 300

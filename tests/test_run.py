@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, subproc
     hostname that does not resolve.
     """
     checkout = tmp_path_factory.mktemp("checkout")
-    for name in ("lecture_07.py", "gpu_util.py", "lecture_util.py", "rank_util.py", "spawn_util.py"):
+    for name in ("lecture_07.py", "gpu_util.py", "lecture_util.py", "rank_util.py", "spawn_util.py", "server_util.py"):
         shutil.copy(REPOSITORY / name, checkout)
     shutil.copytree(REPOSITORY / "images", checkout / "images")
     for path in [*checkout.rglob("*"), checkout]:
