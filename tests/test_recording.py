@@ -591,3 +591,18 @@ class TestTheFormat:
 
     def test_the_digest_of_a_missing_source_is_none(self, tmp_path: Path) -> None:
         assert source_digest(tmp_path / "missing.py") is None
+
+
+class TestGroups:
+    """What `new_group` gives to the ranks inside and outside the group."""
+
+    def test_a_group_is_its_ranks_and_a_rank_outside_is_told(self) -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            inside = ValueReader().read(dist.new_group([0]))
+            outside = ValueReader().read(dist.GroupMember.NON_GROUP_MEMBER)
+        finally:
+            dist.destroy_process_group()
+        assert inside["repr"] == "process group of ranks 0"
+        assert outside["repr"] == "not in this group"
+        assert ValueReader().read(int("-100")) == -100, "the number is a number elsewhere"
