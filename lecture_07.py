@@ -70,7 +70,7 @@ def main() -> None:
     pipeline_parallelism()   # cut along the depth
 
     text("## Which cut wants which link?")
-    text("A GPU waits when its link cannot keep up. Compare two ratios of arithmetic to bytes sent. What the hardware offers: a B200 does 2.25 PFLOP/s (dense BF16, [HGX](https://www.nvidia.com/en-us/data-center/hgx/)), which is 2500 FLOP for each byte that NVLink carries away, and 45 000 for each byte of an InfiniBand port. What each cut has to offer, with 2 bytes an element:")
+    text("A GPU waits when its link cannot keep up. Compare two ratios of arithmetic to bytes sent. What the hardware offers: a B200 does 2.25 PFLOP/s (dense BF16, [HGX](https://www.nvidia.com/en-us/data-center/hgx/)). NVLink carries 0.9 TB/s each way: 2500 FLOP for each byte sent. An InfiniBand port carries 0.05 TB/s: 45 000 FLOP for each byte. What each cut has to offer, with 2 bytes an element:")
     text("- **Data**: for each parameter, the backward pass does 4 FLOP a token, and the all-reduce of gradients sends about 2 × 2 bytes. So a byte comes with as many FLOP as there are tokens on the GPU.")
     text("- **Tensor**, over $n$ ranks: for each token, a layer does $2 d \\cdot d/n$ FLOP, and sends $d/n$ elements to each of $n - 1$ ranks: $d/(n - 1)$ FLOP a byte. The batch cancels.")
     text("- **Pipeline**, with $k$ layers in a stage: for each token, a stage does $2 d^2 k$ FLOP and sends $d$ elements on: $d k$ FLOP a byte.")
@@ -256,7 +256,7 @@ def torch_distributed() -> None:
 def collective_operations_main(rank: int, world_size: int) -> None:
     """Show on real ranks that all-reduce = reduce-scatter + all-gather."""
     setup(rank, world_size)  # @inspect rank world_size @stepover
-    text("In `setup` the ranks meet, at an address and a port that rank 0's machine serves: each tells there how to reach it. The data itself goes from rank to rank, over NCCL or gloo.")
+    text("In `setup` the ranks meet, in a store at an address and a port that rank 0's machine serves: each writes there how to reach it. The data itself goes from rank to rank, over NCCL or gloo.")
     device = cuda_if_available(rank)  # @stepover
 
     # All-reduce, in place
@@ -282,7 +282,7 @@ def collective_operations_main(rank: int, world_size: int) -> None:
     dist.all_gather_single(output, input)
     print(f"Rank {rank} [after all-gather]: input = {input}, output = {output}")
 
-    text("Rank 2 held 6, 10, 14, 18 like everyone, then its piece, 14. In the log of four ranks the all-gather ends with the result of the all-reduce: **all-reduce = reduce-scatter + all-gather**.")
+    text("Rank 2 held 6, 10, 14, 18 like everyone, then its piece, 14. On four ranks the all-gather ends with the result of the all-reduce: **all-reduce = reduce-scatter + all-gather**.")
     cleanup()  # @stepover
 
 
@@ -292,16 +292,16 @@ def benchmarking() -> None:
     text("Better: a **ring**, in which each rank sends to the next. Cut the data into $n$ pieces. In $n - 1$ steps each rank passes on a piece, to which the next one adds its own: a reduce-scatter. In $n - 1$ more steps the finished pieces go around: an all-gather. So each rank sends $2(n - 1)/n \\cdot S$ bytes, on all links at once, and no algorithm in which ranks add up sends less ([Patarasuk, Yuan](https://doi.org/10.1016/j.jpdc.2008.09.002)).")
     image("images/ring-all-reduce.png", width=640)
     text("A message costs **latency**, whatever its size, plus its bytes over the bandwidth. The demo above, 16 bytes, was all latency. The benchmarks below are bound by bandwidth. The training demos lie between, with gradients of 4.2 MB for data parallelism and activations of 131 KB for tensor and pipeline parallelism. NVLink carries the latter in 0.15 µs and an InfiniBand port in 2.6 µs, while each hop costs NCCL 1 µs or more ([Hu et al.](https://arxiv.org/abs/2507.04786)).")
-    text("A timing is easily wrong, and each line around the clock prevents one error. Without the **warm-up**, it counts setting up connections and loading kernels. Without `synchronize`, it ends when the GPU's work is queued, not done. Without the **barrier before** the clock, it counts how late another rank arrives. Without the **barrier after**, a rank that is done early reports less than the slowest.")
+    text("A timing is easily wrong, and each line around the clock prevents one error. Without the **warm-up**, it counts setting up connections and loading kernels. Without `synchronize`, it ends when the GPU's work is queued, not done. `dist.barrier` returns when all ranks have called it. Without the **barrier before** the clock, it counts how late another rank arrives. Without the **barrier after**, a rank that is done early reports less than the slowest.")
     num_elements = benchmark_num_elements(world_size=4)  # 100 · 1024² on GPUs, 2²² on CPUs @stepover
     text("Guess first: how many GB/s on your machine? And which is faster, all-reduce or reduce-scatter?")
     spawn(all_reduce, world_size=4, num_elements=num_elements)
     spawn(reduce_scatter, world_size=4, num_elements=num_elements)
 
-    text("What is printed is nccl-tests' **bus bandwidth**, in GB/s (10⁹ bytes), each way: it divides by the time the bytes that a rank must send at least. So it does not depend on the world size, nor on ring or tree, and compares with the links' peak.")
-    text("| GB/s, each way | all-reduce | reduce-scatter | peak of the link |\n|---|---|---|---|\n| 4 GPUs of one node, model not noted | 393 to 457 | 483 to 526 | 450 (H100), 900 (B200) |\n| 2 CPU cores, gloo | 0.9 | 0.3 | none: it is the machine's memory |")
+    text("What is printed is nccl-tests' **bus bandwidth**, in GB/s (10⁹ bytes), each way: it divides by the time the bytes that a rank must send at least, where ranks add up. So it does not depend on the world size, nor on ring or tree, and compares with the links' peak.")
+    text("| GB/s, each way | all-reduce | reduce-scatter | peak of the link |\n|---|---|---|---|\n| 4 GPUs of one node, model not noted | 393 to 457 | 483 to 526 | 450 (H100), 900 (B200) |\n| 2 idle CPU cores, gloo | 0.9 | 0.3 | none: it is the machine's memory |")
     text("The GPUs took 1.4 to 1.6 ms and 2.4 to 2.6 ms, and 526 GB/s is more than an H100's NVLink carries each way: they were of Blackwell class. Reduce-scatter takes longer at the same order of bandwidth: its input is 4 times as large, as `num_elements` is what remains on a rank, and it travels once and not twice.")
-    text("On the CPU, reduce-scatter is slower. gloo's is one all-reduce of the whole input, of which each rank keeps its chunk ([pull 118911](https://github.com/pytorch/pytorch/pull/118911)). That explains a factor of 2; the rest is open.")
+    text("On the CPU, reduce-scatter is slower. gloo's is one all-reduce of the whole input, of which each rank keeps its chunk ([pull 118911](https://github.com/pytorch/pytorch/pull/118911)). That explains a factor of 2 of the 3 in the table; the rest is open.")
     link(title="how to reason about bandwidth", url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#allreduce")
     link(title="sample benchmark", url="https://github.com/stas00/ml-engineering/blob/master/network/benchmarks/all_reduce_bench.py")
 

@@ -114,7 +114,7 @@ TELLING = [
         ("1.12 TB", "0.28 TB"),
         ("12 $d^2$ weights", "8 $d^2$ weights"),
         ("2500 FLOP for each byte", "1250 FLOP for each byte"),
-        ("45 000 for each byte", "22 500 for each byte"),
+        ("45 000 FLOP for each byte", "22 500 FLOP for each byte"),
         ("the backward pass does 4 FLOP", "the backward pass does 2 FLOP"),
         ("$d/(n - 1)$ FLOP a byte", "$d/n$ FLOP a byte"),
         ("$d k$ FLOP a byte", "$2 d k$ FLOP a byte"),

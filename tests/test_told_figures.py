@@ -61,7 +61,7 @@ SOURCED = {
     "https://arxiv.org/abs/2507.04786": ["1 µs"],
     "https://arxiv.org/abs/1910.02054": ["1 the", "2 the", "3 the"],
     "https://github.com/pytorch/pytorch/pull/149781": ["2.8 or", "2.13"],
-    "https://github.com/pytorch/pytorch/pull/118911": ["2"],
+    "https://github.com/pytorch/pytorch/pull/118911": ["2 of"],
 }
 """For each source the figures that it gives, or that are another unit or a half or the double of one that it gives."""
 
@@ -70,7 +70,7 @@ DERIVED = {
         *("30", "30 TB/s", "4.4 times", "18 times", "80 times"),
         *("16 bytes", "70 billion", "1.12 TB"),
         *("12", "8"),
-        *("2500 FLOP", "45 000 for", "2 bytes", "4 FLOP"),
+        *("2500 FLOP", "0.9 TB/s", "0.05 TB/s", "45 000 FLOP", "2 bytes", "4 FLOP"),
         *("2500 tokens", "45 000 tokens", "7500", "135 000", "8192", "1 layer", "6 layers"),
         *("25 MB", "4 gradients", "1.6 MB", "4 layers", "3 ranks", "0.52 MB", "4 micro-batches", "2048 rows"),
     ],
@@ -84,7 +84,7 @@ DERIVED = {
 """By section: figures that follow from others or from the demos' sizes. The tests below compute each of them."""
 
 MEASURED = ["4 GPUs", "393 to", "457", "483 to", "526", "526 GB/s", "1.4 to", "1.6 ms", "2.4 to", "2.6 ms"]
-MEASURED += ["2 CPU", "0.9", "0.3"]
+MEASURED += ["2 idle", "0.9", "0.3", "3 in"]
 """No page states these: the lecture's own two benchmarks gave them. Tests below check that they fit together."""
 MEASURED_ON_CPU = {2**18: (0.26, 0.24), 2**20: (0.51, 0.34), 2**22: (0.87, 0.31), 2**24: (0.97, 0.31)}
 """By float32 per rank: GB/s of all-reduce and reduce-scatter with gloo on 2 cores, medians of 5 runs of torch 2.13."""
@@ -233,6 +233,10 @@ def test_the_peak_of_the_link_is_that_of_one_direction() -> None:
 def test_bandwidths_told_for_a_cpu_are_those_measured_at_the_size_that_the_lecture_takes() -> None:
     told = [float(cell) for cell in table("GB/s, each way")[1][1:3]]
     assert told == [round(each, 1) for each in MEASURED_ON_CPU[spawn_util.CPU_NUM_ELEMENTS]]
+    explained, factor = numbers(r"explains a factor of (\d) of the (\d) in the table")
+    assert factor == told[0] / told[1]
+    world_size = demo_options("reduce_scatter")["world_size"]
+    assert explained == ring_all_reduce_sends(world_size)[0] / (world_size - 1), "pieces sent, and pieces needed"
 
 
 def test_benchmark_sizes_are_as_commented() -> None:
@@ -326,10 +330,14 @@ def flops(function: str, batch: int, num_inputs: int, num_outputs: int) -> int:
 
 
 def test_a_link_carries_away_a_byte_in_the_stated_flop() -> None:
-    petaflops, per_nvlink_byte, per_infiniband_byte = numbers(
-        r"does (\S+) PFLOP/s", r"is (\d+) FLOP for each byte that NVLink", r"and ([\d ]+) for each byte of an Inf"
+    petaflops, nvlink, per_nvlink_byte, infiniband, per_infiniband_byte = numbers(
+        r"does (\S+) PFLOP/s",
+        r"NVLink carries (\S+) TB/s",
+        r"way: (\d+) FLOP for each byte sent",
+        r"port carries (\S+) TB/s",
+        r": ([\d ]+) FLOP for each byte\.",
     )
-    assert petaflops == DENSE_BF16 / 1e15
+    assert (petaflops, nvlink, infiniband) == (DENSE_BF16 / 1e15, NVLINK / 1e12, INFINIBAND / 1e12)
     assert (per_nvlink_byte, per_infiniband_byte) == (DENSE_BF16 / NVLINK, DENSE_BF16 / INFINIBAND)
 
 
